@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from endtask.errors import InputError
 from endtask.io.atomic import write_json, write_text
-from endtask.io.compressed_output import atomic_compressed_file
+from endtask.io.compression import atomic_compressed_file
 
 _SYLLABLES = 128
 VOCABULARY = _SYLLABLES + _SYLLABLES**2 + _SYLLABLES**3  # all words of one, two and three syllables: 2.1 million

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from endtask.evaluation.spans import spans_of
+from endtask.evaluation.metrics.spans import spans_of
 from endtask.io.tables import Row
 from studies.concept_task import STOP_WORDS
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from endtask.errors import InputError
-from endtask.evaluation.spans import spans_of
+from endtask.evaluation.metrics.spans import spans_of
 from endtask.io.tables import Row
 
 Splits = dict[str, list[Row]]

@@ -42,7 +42,7 @@ from endtask.objectives.masking import Masking, mask_texts
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.seeds import derive
-from endtask.task.normalize import remove_entity_markers
+from endtask.task.leaks import remove_entity_markers
 from endtask.tokenization.packed_texts import PackedTexts, pack_passages
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 from endtask.training.checkpoint import CHECKPOINT
@@ -134,7 +134,7 @@ def prepare(data: Path, work: Path, corpora: Iterable[str], limit: int | None, v
     texts, counts = clean_texts(data, corpora, limit)
     counts["filter_seconds"] = round(time.monotonic() - start, 1)
     tokenizer = train_tokenizer(
-        texts, TokenizerSettings(vocab_size=vocabulary, train_texts=TOKENIZER_TEXTS), MAX_LENGTH, seed=SEED
+        texts, TokenizerSettings(vocab_size=vocabulary), MAX_LENGTH, most_texts=TOKENIZER_TEXTS, seed=SEED
     )
     save_tokenizer(tokenizer, work / "tokenizer")
     held_out = texts[::HELD_OUT_EVERY]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 from tests.toy_run import toy_settings, write_toy
@@ -48,9 +49,8 @@ def loud() -> None:
 def same_kernels() -> Iterator[None]:
     """On a CPU without bfloat16, torch's first product in it turns oneDNN off for all that follows in the process."""
     yield
-    if "torch" in sys.modules:
-        import torch
-
+    torch = sys.modules.get("torch")
+    if hasattr(torch, "_C"):  # a test may put an object of its own there
         torch._C._set_mkldnn_enabled(True)
 
 
@@ -86,13 +86,13 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a toy task and corpus; read only."""
-    return write_toy(tmp_path_factory.mktemp("toy"))
+    return _made_once(tmp_path_factory, "toy", write_toy)
 
 
 @pytest.fixture(scope="session")
 def toy_pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with text pairs; read only."""
-    return write_toy(tmp_path_factory.mktemp("toy-pairs"), pairs=True)
+    return _made_once(tmp_path_factory, "toy-pairs", lambda folder: write_toy(folder, pairs=True))
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +100,7 @@ def finished_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run over the toy data; read only."""
     import endtask
 
-    return endtask.run(toy_settings(toy, tmp_path_factory.mktemp("finished") / "run")).folder
+    return _made_once(tmp_path_factory, "finished", lambda folder: endtask.run(toy_settings(toy, folder)))
 
 
 @pytest.fixture(scope="session")
@@ -108,8 +108,22 @@ def finished_pair_run(toy_pairs: Path, tmp_path_factory: pytest.TempPathFactory)
     """The folder of a finished run over text pairs, without a corpus; read only."""
     import endtask
 
-    folder = tmp_path_factory.mktemp("finished-pairs") / "run"
-    return endtask.run(toy_settings(toy_pairs, folder, corpus={"sources": []})).folder
+    def make(folder: Path) -> None:
+        endtask.run(toy_settings(toy_pairs, folder, corpus={"sources": []}))
+
+    return _made_once(tmp_path_factory, "finished-pairs", make)
+
+
+def _made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Make a folder once for all processes of pytest-xdist, whose own folders have the same parent."""
+    root = tmp_path_factory.getbasetemp()
+    shared = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / f"shared-{name}"
+    shared.mkdir(exist_ok=True)
+    with FileLock(shared / "lock"):
+        if not (shared / "done").exists():
+            make(shared / "run")
+            (shared / "done").touch()
+    return shared / "run"
 
 
 @pytest.fixture
@@ -146,20 +160,5 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
     return call
 
 
-def _unported() -> set[str]:
-    """The tests, or whole files, that still expect names and messages of before the redesign."""
-    lines = (Path(__file__).parent / "unported.txt").read_text(encoding="utf-8").splitlines()
-    return {line for line in lines if line and not line.startswith("#")}
-
-
-collect_ignore = [name.removeprefix("tests/") for name in _unported() if "::" not in name]
 # The search for doctests would import the plug-ins, and so register them for all other tests.
 collect_ignore_glob = ["extending/plugin_*.py"]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests of `unported.txt`, a list that only gets shorter."""
-    unported = _unported()
-    for item in items:
-        if item.nodeid in unported:
-            item.add_marker(pytest.mark.skip(reason="expects names of before the redesign (tests/unported.txt)"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.generate_corpus import generate
 from endtask.corpus import Corpus
 from endtask.io.atomic import write_json, write_text
-from endtask.io.compressed_output import atomic_compressed_file
+from endtask.io.compression import atomic_compressed_file
 from endtask.io.tables import Row, read_rows
 from endtask.retrieval.words import words_of
 from endtask.task import remove_entity_markers

@@ -1,4 +1,4 @@
-"""The demo: the whole chain with the corpus, the same model without it, and a bag of words beside them."""
+"""The demo: the whole chain with the corpus, the same model without it, and a bag of words."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Outcome:
 
 
 def run_demo(output: Path) -> Outcome:
-    """Run both arms and the baseline; finished parts are not done again."""
+    """Run both variants and the baseline; finished parts are not repeated."""
     with_corpus = load_settings(preset="demo", given={"output_dir": str(output / "with-corpus")})
     say("1 of 2: with the corpus")
     run = Run(with_corpus)
@@ -93,7 +93,7 @@ def _run(run: Run) -> RunResult:
 def _without_corpus(output: Path, with_corpus: RunResult) -> Settings:
     """The same model on the task's texts alone.
 
-    It gets the other arm's tokenizer: one learned from 240 texts would cost it several points, and the comparison
+    It gets the other run's tokenizer: one learned from 240 texts would cost it several points, and the comparison
     is about what pre-training adds.
     """
     return load_settings(

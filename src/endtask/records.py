@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
 Label = str | float | tuple[str, ...]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +63,14 @@ class Selected:
     matched_count: int
     matched_queries: tuple[str, ...]
     reason: str
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield lists of `size` items, the last of which may be shorter; `itertools.batched` of Python 3.12.
+
+    >>> list(batched("abc", 2))
+    [['a', 'b'], ['c']]
+    """
+    stream = iter(items)
+    while batch := list(islice(stream, size)):
+        yield batch

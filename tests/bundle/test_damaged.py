@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from endtask.bundle.unpack import unbundle
 from endtask.errors import InputError
-from endtask.io.lock import run_lock
+from endtask.io.processes import run_lock
 from tests.bundle.conftest import Bundled
 from tests.toy_run import hashes
 

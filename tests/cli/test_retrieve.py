@@ -54,7 +54,6 @@ def test_random_without_a_budget_is_as_large_as_what_was_retrieved(toy: Path, tm
 
 def test_what_was_left_out_is_said(toy: Path, tmp_path: Path, command: Command) -> None:
     test_text = json.loads((toy / "task" / "test.jsonl").read_text().splitlines()[0])["text"]
-    (tmp_path / "more.txt").write_text(f"moon soup\n{test_text}\n!!!\n")
     long = "soup star ball bread moon goal salt orbit team oven rocket match " * 8
     texts = [f"{long}{tail}" for tail in ("", "once", "twice")] + [
         "salt",
@@ -67,22 +66,17 @@ def test_what_was_left_out_is_said(toy: Path, tmp_path: Path, command: Command) 
         tmp_path / "settings.json",
         tmp_path,
         tmp_path / "run",
-        retrieve={"unlabelled": str(tmp_path / "more.txt"), "top_k": 2},
+        retrieve={"top_k": 2},
         select={"budget": "1passages"},
     )
     answer = command("retrieve", settings, "--quiet")
     assert answer.code == 0, answer
     lines = answer.out.splitlines()
-    assert lines[0].startswith("61 queries x 2 passages each retrieved ")
+    assert lines[0].startswith("60 queries x 2 passages each retrieved ")
     assert lines[0].endswith(" of 6 passages; the contamination filter dropped 1")
-    assert lines[1:3] == [
-        "unlabelled texts: 2 queries; 1 skipped that are in dev or test",
-        "texts skipped without any word: 1",
-    ]
-    assert lines[3].startswith("selected: 1 passages, 0.0 MB, ")
+    assert lines[1].startswith("selected: 1 passages, 0.0 MB, ")
     page = (tmp_path / "run" / "report.html").read_text()
     assert "The contamination filter dropped 1 passage of the corpus" in page
-    assert "2 unlabelled texts were used as queries" in page
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "mine.parquet"])

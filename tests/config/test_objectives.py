@@ -105,7 +105,7 @@ def test_options_of_other_parts_are_refused() -> None:
         (of(dapt=DAPT, tapt={"texts": "task"}), "key 'pretrain.objectives.tapt.kind': is required"),
         (
             of(task={**TASK, "mask_probability": 0.1}),
-            "key 'pretrain.objectives.task.mask_probability': objective 'task' has no such option",
+            "key 'pretrain.objectives.task.mask_probability': unknown setting",
         ),
         (of(dev=TASK), "key 'pretrain.objectives': 'dev' is the name of a curve; choose another"),
         (of(**{"a/b": TASK}), "key 'pretrain.objectives': 'a/b' is no name; write letters (a to z), digits, - and _"),

@@ -7,18 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Classes = Sequence[int] | NDArray[np.int64]
-
-
-def score_all(truth: Classes, predicted: Classes) -> dict[str, float]:
-    """Every metric by name.
-
-    Macro-F1 averages over the classes that occur in truth or prediction, as in the papers' evaluation code.
-
-    >>> score_all([0, 1, 1], [0, 1, 0])["accuracy"]
-    0.6666666666666666
-    """
-    return {name: float(metric(truth, predicted)) for name, metric in METRICS.items()}
+Labels = NDArray[np.int64]
+Classes = Sequence[int] | Labels
 
 
 def _accuracy(truth: Classes, predicted: Classes) -> float:

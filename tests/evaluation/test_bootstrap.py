@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import bootstrap, norm
 
-from endtask.evaluation.metrics.class_counts import Labels
 from endtask.evaluation.significance import bootstrap_interval
 from endtask.evaluation.task_metrics import score_runs
 from tests.evaluation.old_scipy import seeded
+from tests.evaluation.sklearn_scores import Labels
 
 Interval = tuple[float, float]
 
@@ -132,7 +132,7 @@ def test_repeatable_and_wider_at_a_higher_level() -> None:
 
 def test_chunks_hold_the_same_number_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bootstrap_interval(FIRST, SECOND, TRUTH, "accuracy", samples=3000)
-    monkeypatch.setattr("endtask.evaluation.metrics.class_counts._LARGEST_CHUNK", 20_000)
+    monkeypatch.setattr("endtask.evaluation.metrics.base.LARGEST_CHUNK", 20_000)
     assert bootstrap_interval(FIRST, SECOND, TRUTH, "accuracy", samples=3000) == pytest.approx(whole, abs=0.015)
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics import f1_score, log_loss
 
 from endtask.config import EvaluateSettings
 from endtask.evaluation.baselines import Baseline, majority_baseline, tfidf_baseline
-from endtask.evaluation.labels import answers_of, best_threshold, perplexity
+from endtask.evaluation.outputs import answers_of, best_threshold, perplexity
 from endtask.evaluation.task_metrics import Measure, measure_of
 from endtask.records import Example
 from endtask.task import Task

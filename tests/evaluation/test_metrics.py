@@ -1,4 +1,4 @@
-"""Metrics against tables worked out by hand and against scikit-learn."""
+"""Scores from counts, against scikit-learn's for each run and each weighting of the rows."""
 
 from __future__ import annotations
 
@@ -6,51 +6,77 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score
+from hypothesis.extra.numpy import arrays
 
 from endtask.config import EvaluateSettings
+from endtask.errors import InputError
+from endtask.evaluation.task_metrics import Measure, score_runs
 from endtask.registry import task_types
-from tests.evaluation.sklearn_scores import METRICS, score_all
+from tests.evaluation.sklearn_scores import METRICS, Labels
 
-ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30)
+
+@st.composite
+def systems(draw: st.DrawFn) -> tuple[Labels, Labels]:
+    """Predictions of one to three runs and the truth; some classes occur in one of them only, or nowhere."""
+    rows, runs = draw(st.integers(1, 12)), draw(st.integers(1, 3))
+    named = draw(arrays(np.int64, (runs, rows), elements=st.sampled_from([0, 1, 2, 5, 9])))
+    return named, draw(arrays(np.int64, rows, elements=st.sampled_from([0, 1, 3, 5])))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@given(case=systems())
+@settings(max_examples=25, deadline=None)
+def test_each_run_scores_as_scikit_learn_says(metric: str, case: tuple[Labels, Labels]) -> None:
+    predicted, truth = case
+    expected = [METRICS[metric](truth, run) for run in predicted]
+    assert score_runs(predicted, truth, metric) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@given(case=systems(), data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_a_weight_is_a_number_of_copies(metric: str, case: tuple[Labels, Labels], data: st.DataObject) -> None:
+    predicted, truth = case
+    copies = data.draw(arrays(np.int64, (len(truth), 3), elements=st.integers(0, 3)))
+    copies[0] += 1  # at least one row
+    counts = Measure(metric).counted(predicted, truth)
+    scores = counts.scores(counts.weighted(copies))
+    for draw in range(3):
+        rows = np.repeat(np.arange(len(truth)), copies[:, draw])
+        expected = [METRICS[metric](truth[rows], run[rows]) for run in predicted]
+        assert scores[:, draw] == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_single_run_may_be_flat_and_groups_count_as_runs() -> None:
+    assert score_runs([0, 1], [0, 0], "accuracy").tolist() == [0.5]
+    assert score_runs([[[0, 1], [0, 0]], [[1, 1], [0, 1]]], [0, 0], "accuracy").tolist() == [0.5, 1.0, 0.0, 0.5]
+
+
+def test_many_rows_and_classes_are_held_in_parts() -> None:
+    random = np.random.default_rng(0)
+    metric = Measure("accuracy")
+    large = metric.counted(random.integers(0, 500, (30, 2000)), random.integers(0, 500, 2000))
+    assert 1 <= large.draws_at_once < metric.counted(np.zeros((1, 20), int), np.zeros(20, int)).draws_at_once
+
+
+def test_an_unknown_metric_is_named_with_the_nearest_one() -> None:
+    with pytest.raises(InputError, match=r"metric 'macro-f1' \(did you mean 'macro_f1'\?\)"):
+        score_runs([0], [0], "macro-f1")
 
 
 @pytest.mark.parametrize(
-    ("truth", "predicted", "accuracy", "macro_f1"),
+    ("predicted", "truth", "words"),
     [
-        ([0, 1, 2], [0, 1, 2], 1.0, 1.0),
-        ([0, 0, 1, 1], [1, 1, 0, 0], 0.0, 0.0),
-        # class 0: precision 2/3, recall 2/2, F1 0.8; class 1: precision 1/1, recall 1/2, F1 2/3
-        ([0, 0, 1, 1], [0, 0, 0, 1], 0.75, (0.8 + 2 / 3) / 2),
-        # class 2 is never predicted (F1 0), class 3 never true (F1 0); class 0: F1 2/3
-        ([0, 0, 2], [0, 3, 3], 1 / 3, (2 / 3 + 0 + 0) / 3),
-        # a class that occurs nowhere does not count
-        ([0, 0, 5], [0, 0, 5], 1.0, 1.0),
+        ([0, 1], [], "truth of shape"),
+        ([0, 1], [[0, 1]], "truth of shape"),
+        ([0, 1, 1], [0, 1], "do not fit 2 rows"),
+        (np.zeros((0, 2)), [0, 1], "do not fit 2 rows"),
+        (np.zeros((1, 1, 1, 2)), [0, 1], "do not fit 2 rows"),
     ],
 )
-def test_by_hand(truth: list[int], predicted: list[int], accuracy: float, macro_f1: float) -> None:
-    scores = score_all(truth, predicted)
-    assert scores["accuracy"] == pytest.approx(accuracy)
-    assert scores["macro_f1"] == pytest.approx(macro_f1)
-    assert scores["micro_f1"] == pytest.approx(accuracy), "with one label per text micro-F1 is accuracy"
-
-
-def f1_by_counting(truth: list[int], predicted: list[int], label: int) -> float:
-    right = sum(t == p == label for t, p in zip(truth, predicted, strict=True))
-    return 2 * right / (truth.count(label) + predicted.count(label))
-
-
-@given(ROWS)
-@settings(max_examples=50, deadline=None)
-def test_against_counting_and_scikit_learn(rows: list[tuple[int, int]]) -> None:
-    truth, predicted = [row[0] for row in rows], [row[1] for row in rows]
-    classes = sorted({*truth, *predicted})
-    scores = score_all(np.asarray(truth), np.asarray(predicted))
-    by_class = [f1_by_counting(truth, predicted, label) for label in classes]
-    assert scores["macro_f1"] == pytest.approx(sum(by_class) / len(classes))
-    assert scores["accuracy"] == pytest.approx(accuracy_score(truth, predicted))
-    assert scores["micro_f1"] == pytest.approx(f1_score(truth, predicted, average="micro"))
-    assert all(type(score) is float and -1 <= score <= 1 for score in scores.values())
+def test_shapes_that_do_not_fit(predicted: object, truth: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        score_runs(predicted, truth, "accuracy")  # type: ignore[arg-type]
 
 
 def test_the_settings_offer_exactly_the_metrics_of_all_kinds() -> None:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, permutation_test
 
 from endtask.errors import InputError
-from endtask.evaluation.metrics.class_counts import Labels
 from endtask.evaluation.significance import holm, metric_permutation
 from tests.evaluation.old_scipy import seeded
+from tests.evaluation.sklearn_scores import Labels
 
 Case = tuple[Labels, Labels, Labels]
 P_VALUES = st.lists(st.floats(0, 1) | st.sampled_from([0.01, 0.02, 0.05]), max_size=6)
@@ -176,7 +176,7 @@ def test_repeated_runs_and_groups_change_nothing(case: Case) -> None:
 def test_chunks_do_not_change_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     case = random_systems(9)
     whole = metric_permutation(*case, "macro_f1")
-    monkeypatch.setattr("endtask.evaluation.metrics.class_counts._LARGEST_CHUNK", 100)
+    monkeypatch.setattr("endtask.evaluation.metrics.base.LARGEST_CHUNK", 100)
     assert metric_permutation(*case, "macro_f1") == whole
     assert metric_permutation(*case, "macro_f1", permutations=400) == pytest.approx(whole, abs=0.13)
 

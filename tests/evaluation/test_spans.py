@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.evaluation.spans import Span, scheme_of, spans_of
+from endtask.evaluation.metrics.spans import Span, scheme_of, spans_of
 
 TAGS = ["O", *(f"{place}-{kind}" for place in "BIES" for kind in ("x", "y"))]
 
@@ -72,24 +72,9 @@ def test_spans_written_as_tags_are_read_back(case: tuple[list[Span], int]) -> No
         bioes[start:end] = [f"S-{kind}"] if single else [f"B-{kind}", *[f"I-{kind}"] * (end - start - 2), f"E-{kind}"]
         marked[start] = "both" if single else "start"
         marked[end - 1] = "both" if single else "end"
-    for strict in (False, True):
-        assert spans_of(bio, "bio", strict=strict) == spans
-        assert spans_of(bioes, "bio", strict=strict) == spans
-        assert spans_of(marked, "ends", strict=strict) == [("", start, end) for _, start, end in spans]
-
-
-@pytest.mark.parametrize(
-    ("tags", "strict"),
-    [
-        (["I-x", "I-x"], []),
-        (["B-x", "I-y"], [("x", 0, 1)]),
-        (["O", "I-x", "B-x", "I-x"], [("x", 2, 4)]),
-        (["B-x", "I-x", "O", "S-y"], [("y", 3, 4)]),
-        (["U-x", "B-y", "L-y"], [("x", 0, 1), ("y", 1, 3)]),
-    ],
-)
-def test_strict_spans_begin_with_a_beginning_and_end_where_ends_are_marked(tags: list[str], strict: list[Span]) -> None:
-    assert spans_of(tags, "bio", strict=True) == strict
+    assert spans_of(bio, "bio") == spans
+    assert spans_of(bioes, "bio") == spans
+    assert spans_of(marked, "ends") == [("", start, end) for _, start, end in spans]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from sklearn import metrics as sklearn
 
 from endtask.config import EvaluateSettings
 from endtask.errors import InputError
+from endtask.evaluation.metrics.spans import spans_of
 from endtask.evaluation.significance import bootstrap_interval, metric_permutation
-from endtask.evaluation.spans import spans_of
 from endtask.evaluation.task_metrics import Measure, measure_of, score_runs
 from endtask.records import Example
 from endtask.registry import task_types
@@ -88,10 +88,7 @@ def slow_tag_score(name: str, truth: list[list[int]], predicted: list[list[int]]
         return sum(one == other for one, other in pairs) / len(pairs)
     true, given, right = 0, 0, 0
     for one, other in pairs:
-        wanted, found = (
-            spans_of([TAGS[number] for number in tags], "bio", strict=name.startswith("strict"))
-            for tags in (one, other)
-        )
+        wanted, found = (spans_of([TAGS[number] for number in tags], "bio") for tags in (one, other))
         true, given, right = true + len(wanted), given + len(found), right + sum(span in wanted for span in found)
     if name == "span_precision":
         return right / given if given else 0.0
@@ -218,6 +215,6 @@ def test_an_unknown_positive_class() -> None:
 
 def test_all_scores_of_a_kind() -> None:
     spans = Measure("span_f1", "token_classification", TAGS).all_scores([[0, 2], [4, -1]], [[0, 2], [4, -1]])
-    assert spans.keys() == {"span_f1", "strict_span_f1", "accuracy", "exact_match", "span_precision", "span_recall"}
+    assert spans.keys() == {"span_f1", "accuracy", "exact_match", "span_precision", "span_recall"}
     assert set(spans.values()) == {1.0}
     assert "f1" not in Measure("macro_f1", "text", ("a", "b", "c")).all_scores([0, 1], [0, 1])

@@ -15,7 +15,7 @@ from endtask.experiments import ComparisonResult, compare, compare_finished, com
 from endtask.experiments.compare import RECORD
 from endtask.experiments.compare_report import missing_notes
 from endtask.experiments.record import read_record
-from endtask.io.lock import run_lock
+from endtask.io.processes import run_lock
 from tests.experiments.compare_stubs import Stubs, toy
 from tests.experiments.test_compare import Killed, values
 from tests.toy_run import write_toy

@@ -12,7 +12,7 @@ import pytest
 from endtask.config import resolve
 from endtask.errors import InputError
 from endtask.experiments.stage_reuse import is_reused, reuse_data, reuse_stages
-from endtask.io.lock import run_lock
+from endtask.io.processes import run_lock
 from endtask.io.stage_folder import read_manifest
 from endtask.pipeline.run import Run
 from tests.experiments.search_stubs import Stubs

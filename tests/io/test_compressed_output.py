@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from endtask.io.compressed_output import atomic_compressed_file
-from endtask.io.compression import open_bytes
+from endtask.io.compression import atomic_compressed_file, open_bytes
 
 NAMES = ["plain.txt", "a.txt.gz", "a.txt.zst", "a.txt.xz", "A.TXT.GZ"]
 

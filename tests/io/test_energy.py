@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.io.energy import Counter, EnergyMeter, gpu_names, visible_gpus
+from endtask.io.machine import Counter, EnergyMeter, gpu_names, visible_gpus
 
 
 class FakeDriver:

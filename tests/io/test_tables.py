@@ -202,21 +202,21 @@ def noisy_rows(count: int) -> list[dict[str, str]]:
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
 def test_a_cut_off_file_names_the_row_reached(tmp_path: Path, suffix: str, compression: str) -> None:
     encode, _ = FORMATS[suffix]
-    whole = COMPRESS[compression](encode(noisy_rows(8000)))
+    whole = COMPRESS[compression](encode(noisy_rows(3000)))
     path = write(tmp_path, f"a{suffix}{compression}", whole[: len(whole) // 2])
     reached = [0]
     with pytest.raises(InputError, match="the file is cut off") as caught:
         reached.extend(number for number, _ in read_rows(path))
-    assert 1000 < reached[-1] < 7000
+    assert 400 < reached[-1] < 2600
     assert caught.value.row == reached[-1] + 1
 
 
 @pytest.mark.parametrize("compression", [".gz", ".zst", ".xz"])
 def test_damage_in_the_middle_is_never_passed_over(tmp_path: Path, compression: str) -> None:
-    content = bytearray(COMPRESS[compression](as_jsonl(noisy_rows(8000))))
+    content = bytearray(COMPRESS[compression](as_jsonl(noisy_rows(3000))))
     if compression == ".zst":
         compressor = zstandard.ZstdCompressor(write_checksum=True)
-        content = bytearray(compressor.compress(as_jsonl(noisy_rows(8000))))
+        content = bytearray(compressor.compress(as_jsonl(noisy_rows(3000))))
     middle = len(content) // 2
     content[middle : middle + 40] = bytes(40)
     error = error_of(write(tmp_path, f"a.jsonl{compression}", bytes(content)))

@@ -133,7 +133,7 @@ def test_what_stages_open() -> None:
     def opened(stage: str, **select: str) -> tuple[str, ...]:
         return STAGES[stage].inputs_opened(resolve({"select": select}))
 
-    assert opened("retrieve") == ("corpus", "unlabelled")
+    assert opened("retrieve") == ("corpus",)
     assert opened("select") == ()
     assert opened("select", name="imported", path="a.csv") == ("selection",)
     assert opened("select", name="random") == ("corpus",)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from pathlib import Path
@@ -168,17 +167,3 @@ def test_without_scratch_the_same_comes_out(data: Path, tmp_path: Path) -> None:
     shutil.rmtree(kept / "scratch")
     endtask.run(kept, until="select", start="retrieve")
     assert outcome(kept) == expected
-
-
-def test_changed_unlabelled_texts_are_noticed(data: Path, tmp_path: Path) -> None:
-    more = data / "more.txt"
-    more.write_text("moon over the oven\n")
-    settings = settings_for(data, tmp_path / "run", "north")
-    settings["retrieve"]["unlabelled"] = str(more)
-    assert endtask.run(settings, until="select").stages["retrieve"]["unlabelled_texts"] == 1
-    manifest = json.loads((tmp_path / "run" / "retrieve" / "manifest.json").read_text())
-    assert manifest["inputs"]["unlabelled"] != "none"
-    more.write_text("moon over the oven\nrocket\n")
-    with pytest.raises(InputError, match=r"the files of the unlabelled .*more\.txt\) changed .*--from retrieve"):
-        endtask.run(settings, until="select")
-    assert endtask.run(settings, until="select", start="retrieve").stages["retrieve"]["unlabelled_texts"] == 2

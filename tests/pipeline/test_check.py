@@ -216,7 +216,6 @@ def test_a_source_without_text_beside_one_with(toy: Path, tmp_path: Path, comman
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (["retrieve.unlabelled=absent.txt"], "absent.txt"),
         (["select.name=imported"], "key 'select.path': no file to import the selection from"),
         (
             ["select.name=random", "select.neighbors=3"],

@@ -113,7 +113,7 @@ def test_results_hold_scores_and_predictions(kind: str, finished: Path) -> None:
 def test_the_report_and_the_card(kind: str, finished: Path) -> None:
     page, card = (finished / "report.html").read_text(), (finished / "model" / "README.md").read_text()
     pipeline = "token-classification" if kind == "token_classification" else "text-classification"
-    assert f'pipeline("{pipeline}"' in page
+    assert f"pipeline(&#34;{pipeline}&#34;" in page
     assert f"pipeline_tag: {pipeline}" in card
     expected = {"regression": "root mean squared error", "multilabel": "By label", "token_classification": "By span"}[
         kind

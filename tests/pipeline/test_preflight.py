@@ -111,7 +111,7 @@ def test_what_is_prepared_here_may_be_trained_where_the_gpu_is(toy: Path, tmp_pa
 
 
 def test_marks_that_cannot_be_read_are_met_first(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"key 'model.pooling': there are no marks to read"):
+    with pytest.raises(InputError, match=r"key 'model.pooling': there are no entity markers"):
         resolve({"model": {"pooling": "entity_markers"}})
     small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
     bert = BertForMaskedLM(BertConfig(vocab_size=80, max_position_embeddings=128, **small))

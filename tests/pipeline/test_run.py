@@ -13,7 +13,7 @@ import pytest
 import endtask
 from endtask.config import load_settings, resolve
 from endtask.errors import InputError, TrainingError
-from endtask.io.lock import run_lock
+from endtask.io.processes import run_lock
 from endtask.io.run_layout import STAGES
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.run import Run
@@ -43,7 +43,7 @@ def test_every_stage_leaves_a_manifest(finished_run: Path, stage: str) -> None:
 def test_manifests_hold_settings_inputs_and_counts(finished_run: Path) -> None:
     assert manifest(finished_run, "read")["counts"] == {"train": 60, "dev": 18, "test": 18}
     assert manifest(finished_run, "read")["inputs"].keys() == {"task"}
-    assert manifest(finished_run, "retrieve")["inputs"].keys() == {"corpus", "unlabelled", "read"}
+    assert manifest(finished_run, "retrieve")["inputs"].keys() == {"corpus", "read"}
     assert manifest(finished_run, "retrieve")["settings"]["retrieve"]["top_k"] == 5
     assert manifest(finished_run, "retrieve")["counts"]["corpus"]["passages"] == 200
     assert 0 < manifest(finished_run, "select")["counts"]["share_of_corpus"] <= 0.5

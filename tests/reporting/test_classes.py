@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_fscore_support
 
-from endtask.reporting.classes import Confusion, constant_prediction_score
+from endtask.reporting.scores import Confusion, constant_prediction_score
 
 answers = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), min_size=1, max_size=40)
 

@@ -182,17 +182,6 @@ def test_an_example_without_a_word_asked_nothing(run: Path) -> None:
     assert (found.words, found.retrieved_count, found.selected_count) == ((), 0, 0)
 
 
-def test_an_unlabelled_text_that_asked(run: Path, tmp_path: Path) -> None:
-    own = copied(run, tmp_path)
-    train = own / "read" / "train.jsonl"
-    lines = train.read_text(encoding="utf-8").splitlines(keepends=True)
-    train.write_text("".join(line for line in lines if "train-2" not in line), encoding="utf-8")
-    found = why_example(own, "train-2")
-    assert (found.example.text, found.example.label) == (None, None)
-    assert {one.word for one in found.words} == {"rocket", "the", "moon"}
-    assert why_passage(own, "pile/b").explained_queries[0].examples[0].text is None
-
-
 def test_a_text_pair_is_shown_whole(run: Path, tmp_path: Path) -> None:
     own = copied(run, tmp_path)
     row = {"id": "train-3", "text": "zürich", "text_pair": "東京", "label": "food"}

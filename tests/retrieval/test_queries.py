@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.config import ColumnSettings, RetrieveSettings
-from endtask.errors import InputError
 from endtask.records import Example, Label
 from endtask.retrieval.queries import (
     LONG_TEXT,
@@ -18,10 +16,8 @@ from endtask.retrieval.queries import (
     QueryMode,
     build_queries,
     papers_top_k,
-    task_queries,
 )
 from endtask.retrieval.words import words_of
-from endtask.task import Task
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -107,64 +103,3 @@ def test_queries_of_ten_thousand_words(mode: QueryMode) -> None:
 def test_papers_top_k_at_the_borders(examples: int, top_k: int) -> None:
     assert papers_top_k(examples) == top_k
     assert papers_top_k(examples, "auto_large") == 2 * top_k
-
-
-def small_task() -> Task:
-    splits = {
-        "train": [
-            example("t1", "red fox", label="x"),
-            example("t2", "blue whale", label="y"),
-            example("t3", "!", label="x"),
-        ],
-        "dev": [example("d1", "green frog", label="x")],
-        "test": [example("e1", "grey wolf", label="y")],
-    }
-    return Task.from_examples("colours", splits)
-
-
-def test_a_task_asks_with_its_train_texts() -> None:
-    asked = task_queries(small_task(), RetrieveSettings())
-    assert asked.queries == [Query("red fox", ("t1",)), Query("blue whale", ("t2",))]
-    assert asked.counts() == {
-        "queries": 2,
-        "texts_without_words": 1,
-        "unlabelled_texts": 0,
-        "unlabelled_texts_in_dev_or_test": 0,
-    }
-
-
-def test_unlabelled_texts_ask_too_but_never_dev_or_test_texts(tmp_path: Path) -> None:
-    file = tmp_path / "more.txt"
-    file.write_text("Red fox!\nGreen FROG\nGrey wolf.\nblack bear\n???\n")
-    asked = task_queries(small_task(), RetrieveSettings(unlabelled=str(file)))
-    assert asked.queries == [
-        Query("red fox", ("t1", "unlabelled/1")),
-        Query("blue whale", ("t2",)),
-        Query("black bear", ("unlabelled/4",)),
-    ]
-    assert asked.counts() == {
-        "queries": 3,
-        "texts_without_words": 2,
-        "unlabelled_texts": 3,
-        "unlabelled_texts_in_dev_or_test": 2,
-    }
-
-
-def test_the_columns_of_the_task_reach_the_unlabelled_file(tmp_path: Path) -> None:
-    file = tmp_path / "more.csv"
-    file.write_text("animal\nblack bear\n")
-    settings = RetrieveSettings(unlabelled=str(file))
-    with pytest.raises(InputError, match="no column for the text among animal"):
-        task_queries(small_task(), settings)
-    asked = task_queries(small_task(), settings, ColumnSettings(text="animal"))
-    assert asked.queries[-1] == Query("black bear", ("unlabelled/2",))
-
-
-@pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data")
-def test_the_test_texts_of_a_real_task_cannot_ask() -> None:
-    folder = DATA / "tasks" / "sciie"
-    task = Task.read(folder)
-    asked = task_queries(task, RetrieveSettings(unlabelled=str(folder / "test.jsonl.zst")))
-    assert asked.unlabelled.examples == ()
-    assert asked.unlabelled.held_back == len(task.test)
-    assert asked.queries == build_queries(task.train)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 
-from endtask.config import ColumnSettings, RetrieveSettings
+from endtask.config import RetrieveSettings
 from endtask.corpus import Corpus
 from endtask.io.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
 from endtask.io.selection_table import read_selection
@@ -66,12 +66,11 @@ def retrieve(
     folder: Path,
     *,
     workers: int = 1,
-    columns: ColumnSettings | None = None,
 ) -> dict[str, Any]:
     """The stage with its results in `folder` and its scratch beside them."""
     folder.mkdir(exist_ok=True)
     place = stage.RetrievePaths(folder, folder / "scratch", workers)
-    return stage.retrieve(task, corpus, settings, place, columns)
+    return stage.retrieve(task, corpus, settings, place)
 
 
 def retrieved(folder: Path) -> dict[int, Selected]:
@@ -169,30 +168,6 @@ def test_what_stands_beside_the_table(task: Task, corpus: Corpus, tmp_path: Path
     sizes = np.load(tmp_path / PASSAGE_SIZES)
     assert sizes.tolist() == [0 if place in contaminated else len(text) for place, text in enumerate(PASSAGES)]
     assert not list((tmp_path / "scratch").glob("texts*"))
-
-
-def test_unlabelled_texts_ask_too_unless_dev_or_test_has_them(task: Task, corpus: Corpus, tmp_path: Path) -> None:
-    path = tmp_path / "more.txt"
-    path.write_text(f"whatsoever\npears and apples\n\n{TEST_TEXT}\n???\n")
-    counts = retrieve(task, corpus, RetrieveSettings(unlabelled=str(path)), tmp_path / "with")
-    assert (counts["unlabelled_texts"], counts["unlabelled_texts_in_dev_or_test"]) == (3, 1)
-    assert counts["texts_without_words"] == 1
-    assert queries_of(tmp_path / "with")["whatsoever"] == ["unlabelled/1"]
-    assert queries_of(tmp_path / "with")["pears and apples"] == ["train-0", "train-1", "unlabelled/2"]
-    found = retrieved(tmp_path / "with")
-    assert found[3].matched_queries == ("unlabelled/1",)
-    assert found[6].matched_queries[:3] == ("train-0", "train-1", "unlabelled/2")
-    without = retrieve(task, corpus, RetrieveSettings(), tmp_path / "without")
-    assert without["unlabelled_texts"] == 0
-    assert 3 not in retrieved(tmp_path / "without")
-
-
-def test_unlabelled_texts_by_the_columns_of_the_task(task: Task, corpus: Corpus, tmp_path: Path) -> None:
-    path = tmp_path / "more.jsonl"
-    path.write_text('{"title": "whatsoever", "body": "autumn"}\n')
-    settings = RetrieveSettings(unlabelled=str(path))
-    retrieve(task, corpus, settings, tmp_path / "named", columns=ColumnSettings(text="title"))
-    assert queries_of(tmp_path / "named")["whatsoever"] == ["unlabelled/1"]
 
 
 def test_key_phrases_ask(corpus: Corpus, tmp_path: Path) -> None:

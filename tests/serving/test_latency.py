@@ -24,23 +24,24 @@ def test_quantiles_of_single_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == {"p50_ms": 2.0, "p99_ms": 2.98, "mean_ms": 2.0}
 
 
-def test_the_report_tells_it(own_run: Path, command: Callable[..., Answer]) -> None:
+@pytest.fixture
+def without_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "find_spec", lambda name: None if name == "onnxruntime" else object())
+
+
+@pytest.mark.usefixtures("without_onnx")
+def test_report_and_command_line_show_the_latency(own_run: Path, command: Callable[..., Answer]) -> None:
     assert "One text at a time" not in (own_run / "report.html").read_text(encoding="utf-8")
-    answer = command("report", own_run, "--latency", "--json")
-    assert answer.code == 0
-    statistics = json.loads(answer.out)["latency"]
+    printed = command("report", own_run, "--latency").out
+    statistics = json.loads((own_run / "latency.json").read_text(encoding="utf-8"))
+    assert f"one text on the CPU: median {statistics['torch']['p50_ms']:.1f} ms" in printed
+    assert "onnxruntime not installed" in printed
     assert statistics["texts"] == 18
     assert 0 < statistics["torch"]["p50_ms"] <= statistics["torch"]["p99_ms"]
     page = (own_run / "report.html").read_text(encoding="utf-8")
     assert f"{statistics['torch']['p50_ms']:.1f} ms" in page
     assert "18 texts of dev" in page
-
-
-def test_the_command_line_tells_it_too(own_run: Path, command: Callable[..., Answer]) -> None:
-    said = command("report", own_run, "--latency").out
-    statistics = json.loads((own_run / "latency.json").read_text(encoding="utf-8"))
-    assert f"one text on the CPU: median {statistics['torch']['p50_ms']:.1f} ms" in said
-    assert "ONNX Runtime" in said
+    assert json.loads(command("report", own_run, "--json").out)["latency"] == statistics
 
 
 def test_log_lines_of_the_exporter_stay_away_and_others_come_back(caplog: pytest.LogCaptureFixture) -> None:
@@ -50,17 +51,14 @@ def test_log_lines_of_the_exporter_stay_away_and_others_come_back(caplog: pytest
     assert caplog.messages == ["afterwards"]
 
 
-def test_without_onnx_it_says_so(finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency, "find_spec", lambda name: None if name == "onnxruntime" else object())
-    assert measure_latency(finished_run, ["soup"])["onnx"] == {"missing": "onnxruntime not installed"}
-
-
-def test_onnx_stands_beside_torch(finished_run: Path) -> None:
+@pytest.mark.slow
+def test_onnx_runtime_is_measured_too(finished_run: Path) -> None:
     for name in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(name)
     assert measure_latency(finished_run, ["soup", "a star and the moon"])["onnx"]["p50_ms"] > 0
 
 
+@pytest.mark.usefixtures("without_onnx")
 def test_pairs_are_measured_as_pairs(finished_pair_run: Path, tmp_path: Path) -> None:
     from shutil import copytree
 

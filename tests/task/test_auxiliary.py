@@ -17,8 +17,7 @@ from endtask.records import Example
 from endtask.retrieval.retrieve import evaluation_texts
 from endtask.task import Task, leaked_ids
 from endtask.task.leaks import leaks_between, sibling_tasks
-from endtask.task.stored import read_task, task_files
-from endtask.task.task import read_all
+from endtask.task.task import read_all, read_task, task_files
 from tests.toy_kinds import write_kind
 from tests.toy_run import write_rows, write_toy
 

@@ -95,14 +95,14 @@ def test_unknown_label_names_the_nearest(tmp_path: Path) -> None:
 def test_joined_labels_are_told_from_unknown_ones(tmp_path: Path) -> None:
     labels = ("food;sport", "space", "food")
     train = [{"text": f"t {number}", "label": label} for number, label in enumerate(labels)]
-    message = complaint(folder(tmp_path, pretrain=train, dev=[{"text": "x", "label": "space;food"}]))
+    message = complaint(folder(tmp_path, train=train, dev=[{"text": "x", "label": "space;food"}]))
     assert "--set 'task.label_delimiter=;'" in message
 
 
 def test_splits_that_share_no_class(tmp_path: Path) -> None:
     train = [{"text": f"t {n}", "label": f"class {n}"} for n in range(20)]
     other = [{"text": f"t {n}", "label": f"class {n}x"} for n in range(20)]
-    assert "the splits share no class" in complaint(folder(tmp_path, pretrain=train, dev=other))
+    assert "the splits share no class" in complaint(folder(tmp_path, train=train, dev=other))
     assert "20 of 20 dev rows" in complaint(tmp_path)
 
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from endtask.config import TaskSettings
 from endtask.errors import InputError
 from endtask.records import Example
+from endtask.registry import task_types
 from endtask.task import Task, audit, leaked_ids
-from endtask.task.stored import read_task, task_files
-from endtask.task.targets import as_lists, from_lists, named, numbered, score_scale, targets
+from endtask.task.targets import as_lists, from_lists, numbered, score_scale, targets
+from endtask.task.task import read_task, task_files
 
 SETS: list[Any] = [["b", "a"], [], ["c"], ["a", "a"]]
 
@@ -172,7 +173,7 @@ def test_answers_go_to_arrays_and_back(kind: Any, data: st.DataObject) -> None:
     rows = data.draw(answers[kind])
     array = numbered(rows, kind, ("a", "b", "c"))
     assert len(array) == len(rows)
-    assert named(array, kind, ("a", "b", "c")) == rows
+    assert task_types.get(kind)().to_names(array, ("a", "b", "c")) == rows
     again = from_lists(json.loads(json.dumps(as_lists(array, kind))), kind)
     assert np.array_equal(again, array)
 

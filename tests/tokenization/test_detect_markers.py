@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.tokenization.entity_markers import likely_markers
+from endtask.tokenization.special_tokens import likely_markers
 
 WORDS = st.lists(st.sampled_from(["zinc", "binds", "the", "p53", "a<b", "[1]", "x"]), max_size=6).map(" ".join)
 

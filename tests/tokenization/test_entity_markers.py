@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from endtask.config import TokenizerSettings
 from endtask.errors import InputError
-from endtask.tokenization.entity_markers import add_markers
+from endtask.tokenization.special_tokens import add_markers
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 from tests.tiny import MAX_LENGTH, make_texts
 

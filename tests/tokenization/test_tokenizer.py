@@ -34,8 +34,8 @@ chance = random.Random(0)
 words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyzäé中", k=chance.randint(2, 9))) for _ in range(600)]
 texts = [" ".join(chance.choices(words, k=12)) for _ in range(200)]
 for kind in ("wordpiece", "bpe", "unigram"):
-    settings = TokenizerSettings(kind=kind, vocab_size=500, entity_markers=("[[", "]]"), train_texts=150)
-    save_tokenizer(train_tokenizer(texts, settings, 32, seed=5), Path(sys.argv[1]) / kind)
+    settings = TokenizerSettings(kind=kind, vocab_size=500, entity_markers=("[[", "]]"))
+    save_tokenizer(train_tokenizer(texts, settings, 32, most_texts=150, seed=5), Path(sys.argv[1]) / kind)
 """
 
 
@@ -149,10 +149,11 @@ def test_capitals_can_be_spelled(kind: str, tmp_path: Path) -> None:
 
 def test_a_sample_of_the_texts_is_drawn_by_the_seed() -> None:
     texts = [chr(ord("a") + number) * 3 for number in range(20)]
-    chosen = TokenizerSettings(vocab_size=64, train_texts=5)
+    chosen = TokenizerSettings(vocab_size=64)
 
     def letters(seed: int) -> set[str]:
-        return {token for token in train_tokenizer(texts, chosen, 16, seed=seed).get_vocab() if len(token) == 1}
+        vocabulary = train_tokenizer(texts, chosen, 16, most_texts=5, seed=seed).get_vocab()
+        return {token for token in vocabulary if len(token) == 1}
 
     assert len(letters(0)) == 5
     assert letters(0) == letters(0)

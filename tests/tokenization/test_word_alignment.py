@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from endtask.config import TokenizerSettings
+from endtask.tokenization.packed_texts import NO_TOKEN, WordStarts, first_tokens, pack_tagged
 from endtask.tokenization.tokenizer import train_tokenizer
-from endtask.tokenization.word_alignment import NO_TOKEN, WordStarts, first_tokens, pack_tagged
 from tests.tiny import make_texts
 
 KINDS = ("wordpiece", "bpe", "unigram")

@@ -14,7 +14,7 @@ import torch
 from endtask.config import Settings
 from endtask.encoders.network import TASK, auxiliary_head
 from endtask.encoders.weights import load_weights, save_weights
-from endtask.evaluation.probabilities import class_probabilities
+from endtask.evaluation.outputs import class_probabilities
 from endtask.io.run_layout import BEST_WEIGHTS
 from endtask.io.stage_folder import MANIFEST, StageFolder
 from endtask.records import Example

@@ -13,7 +13,7 @@ from endtask.bundle.archive import HEADER, ArchiveReader, Header, open_archive, 
 from endtask.errors import InputError
 from endtask.io.atomic import link_or_copy
 from endtask.io.compression import without_compression
-from endtask.io.lock import run_lock
+from endtask.io.processes import run_lock
 from endtask.io.stage_folder import own_version
 from endtask.progress import warn
 

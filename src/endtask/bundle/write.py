@@ -39,7 +39,7 @@ from endtask.pipeline.run import Run
 from endtask.progress import bar, warn
 from endtask.reporting.format import size
 from endtask.task import Task
-from endtask.task.stored import task_files
+from endtask.task.task import task_files
 
 _SHRUNK_BY = {
     "tokens of the selection": "a smaller select.budget selects less; a larger tokenizer.vocab_size gives fewer tokens",
@@ -235,7 +235,7 @@ _FOR_THE_NEXT_STAGE = ("retrieve", "select")
 _RECORDS = ("compare.json", "search.json")
 """The records of `endtask compare` and `endtask search`; other files next to the runs belong to the user."""
 # The manifest of this stage stores the fingerprint of the input, so the input itself need not be in the bundle.
-_RECORDED_BY = {"corpus": "retrieve", "unlabelled": "retrieve", "selection": "select", "aligned": "pack"}
+_RECORDED_BY = {"corpus": "retrieve", "selection": "select", "aligned": "pack"}
 _SHORT = 12
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,13 +10,17 @@ import typer
 from endtask.cli.options import (
     BudgetOption,
     CorpusOption,
+    DevicesOption,
     ExperimentOutputOption,
     JsonOption,
     PresetOption,
     QuietOption,
     SetOption,
+    StudyTasksOption,
     TaskOption,
+    VariableOption,
     examples,
+    print_outcomes,
     settings_from,
 )
 from endtask.config import Settings
@@ -49,11 +52,6 @@ SettingsArgument = Annotated[
 StudyOption = Annotated[
     Path | None, typer.Option("--study", metavar="FILE", help="Variants, seeds and baselines as YAML or JSON.")
 ]
-VariableOption = Annotated[
-    list[str] | None,
-    typer.Option("--var", metavar="NAME=TEXT", help="A variable of the study, such as data=/mnt/data; repeatable."),
-]
-TasksOption = Annotated[str | None, typer.Option("--study-tasks", metavar="A,B,...", help="Some of the study's tasks.")]
 OnlyOption = Annotated[str | None, typer.Option("--only", metavar="A,B,...", help="Some of the variants.")]
 VariantOption = Annotated[
     list[str] | None,
@@ -86,12 +84,6 @@ AgainstOption = Annotated[
 ]
 ByOption = Annotated[str | None, typer.Option("--by", metavar="SPLIT", help="dev: no run looks at test [test].")]
 UntilOption = Annotated[str | None, typer.Option("--until", metavar="STAGE", help="Stop all runs after this stage.")]
-DevicesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--devices", metavar="0,1,...", help="Spread the runs over these GPUs; one named twice runs two at a time."
-    ),
-]
 BundleOption = Annotated[
     Path | None,
     typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if needed, and resume there."),
@@ -117,7 +109,7 @@ def command(
     overrides: SetOption = None,
     study: StudyOption = None,
     variables: VariableOption = None,
-    tasks: TasksOption = None,
+    tasks: StudyTasksOption = None,
     only: OnlyOption = None,
     variant: VariantOption = None,
     values: ValuesOption = None,
@@ -184,7 +176,7 @@ def command(
                 where=where,
                 results=file,
             )
-    _show(outcomes, as_json)
+    print_outcomes(outcomes, as_json, _print)
     if not finished and any(outcome.failures for outcome in outcomes.values()):
         raise typer.Exit(1)
 
@@ -307,18 +299,11 @@ def _unpacked(bundle: Path, output: Path | None) -> Path:
     return unbundle(bundle, output)
 
 
-def _show(outcomes: dict[str, ComparisonResult], as_json: bool) -> None:
+def _print(outcome: ComparisonResult) -> None:
     from endtask.experiments.compare_report import PAGE, print_comparison
 
-    if as_json:
-        trees = {name: outcome.to_dict() for name, outcome in outcomes.items()}
-        print(json.dumps(trees.get("", trees), ensure_ascii=False))
-        return
-    for name, outcome in outcomes.items():
-        if name:
-            print(f"task {name}")
-        if outcome.is_tested:
-            print_comparison(outcome)
-            print(f"report: {outcome.folder / PAGE}")
-        else:
-            print(f"prepared: {outcome.folder}")
+    if outcome.is_tested:
+        print_comparison(outcome)
+        print(f"report: {outcome.folder / PAGE}")
+    else:
+        print(f"prepared: {outcome.folder}")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from endtask.cli.options import JsonOption, QuietOption, examples, settings_from
+from endtask.cli.options import (
+    DevicesOption,
+    JsonOption,
+    QuietOption,
+    StudyTasksOption,
+    VariableOption,
+    examples,
+    print_outcomes,
+    settings_from,
+)
 from endtask.errors import InputError
 from endtask.progress import set_quiet
 
@@ -64,16 +72,9 @@ def command(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="epochs, patience, batch_size, dropout or seed; repeatable."),
     ] = None,
-    variables: Annotated[
-        list[str] | None, typer.Option("--var", metavar="NAME=TEXT", help="A variable of the study; repeatable.")
-    ] = None,
-    study_tasks: Annotated[
-        str | None, typer.Option("--study-tasks", metavar="A,B,...", help="Some of the study's tasks.")
-    ] = None,
-    devices: Annotated[
-        str | None,
-        typer.Option("--devices", metavar="0,1,...", help="Spread the work over these GPUs; twice is two at a time."),
-    ] = None,
+    variables: VariableOption = None,
+    study_tasks: StudyTasksOption = None,
+    devices: DevicesOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FOLDER", help="Folder of results [RUN-few-shot, runs/STUDY].")
     ] = None,
@@ -107,7 +108,7 @@ def command(
             raise InputError("--var and --study-tasks are for a study", hint="endtask few-shot STUDY.yaml")
         spec = _checked({}, values, overrides or [])
         outcomes = {"": few_shot(runs, spec, output, devices=chosen)}
-    _show(outcomes, as_json)
+    print_outcomes(outcomes, as_json, _print)
 
 
 def _run_study(
@@ -150,18 +151,11 @@ def _checked(base: dict[str, Any], values: dict[str, Any], overrides: list[str])
     return check_few_shot(tree)
 
 
-def _show(outcomes: dict[str, FewShotOutcome], as_json: bool) -> None:
+def _print(outcome: FewShotOutcome) -> None:
     from endtask.experiments.few_shot.few_shot_report import PAGE, print_few_shot
 
-    if as_json:
-        trees = {name: outcome.to_dict() for name, outcome in outcomes.items()}
-        print(json.dumps(trees.get("", trees), ensure_ascii=False))
-        return
-    for name, outcome in outcomes.items():
-        if name:
-            print(f"task {name}")
-        print_few_shot(outcome)
-        print(f"report: {outcome.folder / PAGE}")
+    print_few_shot(outcome)
+    print(f"report: {outcome.folder / PAGE}")
 
 
 _FLAGS = {"labels": "--labels", "seeds": "--seeds", "learning_rates": "--learning-rates"}

@@ -86,7 +86,7 @@ def _aligned(
 
 
 _HEADING = """\
-# Settings of an endtask run. Lines behind '#' show defaults; take the mark away to change them.
+# Settings of an endtask run. Lines after '#' show defaults; remove the '#' to change them.
 # Check this file and your data:  endtask check {path}
 # Do the work:                    endtask run {path}
 """
@@ -95,7 +95,7 @@ _HEADING = """\
 def starter_yaml(
     path: str, *, task: str, corpus: list[dict[str, str]], output_dir: str, more: Mapping[str, object] | None = None
 ) -> str:
-    """YAML with the few values that matter set, `more` of them by dotted key, every other behind a comment mark.
+    """Return YAML with the few values that matter set, `more` of them by dotted key, and all others in comments.
 
     >>> print(starter_yaml("my.yaml", task="data", corpus=[{"path": "*.txt"}], output_dir="runs/my").splitlines()[3])
     output_dir: runs/my  # the run's folder
@@ -112,7 +112,7 @@ def starter_yaml(
 
 
 def values_by_key(tree: Mapping[str, Any], model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, Any]:
-    """The values of a nested mapping by the dotted keys that have a line of their own in the starter.
+    """Return the values of a nested mapping by the dotted keys that have a line in the starter.
 
     >>> values_by_key({"seed": 1, "pretrain": {"seed": 9, "objectives": {"own": {"kind": "mlm"}}}})
     {'seed': 1, 'pretrain.seed': 9, 'pretrain.objectives': {'own': {'kind': 'mlm'}}}
@@ -141,7 +141,7 @@ def _section_lines(model: type[BaseModel], prefix: str, values: dict[str, object
                 name_of_part = values.get(f"{key}.{default.part_key}", getattr(default, default.part_key))
                 section = default.for_part(str(name_of_part))
             inner = _section_lines(section, f"{key}.", values)
-            # Never behind a mark: a key below it is then changed by taking away one mark, its own.
+            # Never in a comment: a user then removes one '#' to change a key below it.
             lines += ["", f"{margin}{name}:  # {_first_line(default)}", *inner]
         else:
             comment = f"  # {field.description}" if field.description else ""

@@ -54,22 +54,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-VERBS = (
-    init,
-    check,
-    run,
-    search,
-    compare,
-    few_shot,
-    bundle,
-    retrieve,
-    select,
-    selection,
-    why,
-    predict,
-    report,
-    demo,
-)
+VERBS = (init, check, run, search, compare, few_shot, bundle, retrieve, select, selection, why, predict, report, demo)
 for verb in VERBS:
     app.command(verb.NAME, epilog=verb.EXAMPLES)(verb.command)
 
@@ -93,7 +78,7 @@ def endtask(
         typer.Option(
             "--plugin",
             metavar="FILE.py",
-            help="Load selectors, objectives, weightings, encoders or metrics of your own; before or after the verb.",
+            help="Load your own selectors, objectives, weightings, encoders or metrics; before or after the verb.",
         ),
     ] = None,
 ) -> None:
@@ -124,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _load_plugins(arguments: Sequence[str] | None) -> list[str]:
-    """Load the files that `--plugin` names, wherever it stands, and return the other arguments.
+    """Load the files that `--plugin` names, at any position, and return the other arguments.
 
     Plug-ins are named here and in the environment alone: no settings file, run folder or bundle may name code.
     """

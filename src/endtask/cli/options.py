@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,19 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set", metavar="KEY=VALUE", help="Override a setting: --set pretrain.learning_rate=1e-3; may be repeated."
+    ),
+]
+VariableOption = Annotated[
+    list[str] | None,
+    typer.Option("--var", metavar="NAME=TEXT", help="A variable of the study, such as data=/mnt/data; repeatable."),
+]
+StudyTasksOption = Annotated[
+    str | None, typer.Option("--study-tasks", metavar="A,B,...", help="Some of the study's tasks.")
+]
+DevicesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--devices", metavar="0,1,...", help="Spread the runs over these GPUs; one named twice runs two at a time."
     ),
 ]
 StartOption = Annotated[str | None, typer.Option("--from", metavar="STAGE", help="Redo this stage and all after it.")]
@@ -101,5 +115,17 @@ def source_settings(entry: str) -> dict[str, str]:
 
 
 def examples(*commands: str) -> str:
-    """Text for the end of a `--help` page; the mark keeps each command on a line of its own."""
+    """Text for the end of a `--help` page; `\\b` stops Typer from joining the lines."""
     return "\b\nExamples:\n" + "\n".join(f"  {command}" for command in commands)
+
+
+def print_outcomes(outcomes: Mapping[str, Any], as_json: bool, print_outcome: Callable[[Any], None]) -> None:
+    """Print the outcome of each task of a study, as JSON or in words; a single task may have no name."""
+    if as_json:
+        trees = {name: outcome.to_dict() for name, outcome in outcomes.items()}
+        print(json.dumps(trees.get("", trees), ensure_ascii=False))
+        return
+    for name, outcome in outcomes.items():
+        if name:
+            print(f"task {name}")
+        print_outcome(outcome)

@@ -59,7 +59,8 @@ def command(
     """Predict for texts given as arguments, in a file, or line by line on standard input; prints one line per text."""
     from endtask.io.compression import bare_suffix
     from endtask.io.tables import ROW_SUFFIXES, read_lines
-    from endtask.serving.predictor import in_batches, load
+    from endtask.records import batched
+    from endtask.serving.predictor import load
 
     if texts and file:
         raise InputError("give texts or --file, not both")
@@ -67,19 +68,19 @@ def command(
     single = predictor.takes_pairs is False  # a model of single texts ignores TABs and second columns
     read = str if single else _split
     if texts:
-        batches = in_batches(map(read, texts), batch_size)
+        batches = batched(map(read, texts), batch_size)
     elif file is not None:
         if bare_suffix(file) in ROW_SUFFIXES:
             tags, own = predictor.task_type.per_token, _columns_of(run)
             text = _Column("--column", column, own.get("tokens" if tags else "text"), "text")
             pair = None if single else _Column("--pair-column", pair_column, own.get("text_pair"), "text_pair")
             texts_of = _table_texts(file, text, pair, needs_pair=predictor.takes_pairs is True, tags=tags)
-            batches = in_batches(texts_of, batch_size)
+            batches = batched(texts_of, batch_size)
         else:
-            batches = in_batches((read(line) for _, line in read_lines(file)), batch_size)
+            batches = batched((read(line) for _, line in read_lines(file)), batch_size)
     else:
         arrived = arrived_lines(sys.stdin.buffer)
-        batches = (batch for lines in arrived for batch in in_batches(map(read, lines), batch_size))
+        batches = (batch for lines in arrived for batch in batched(map(read, lines), batch_size))
         if sys.stdin.isatty():
             say("a text per line; Ctrl-D ends")
     for answer in predictor.stream_batches(batches):

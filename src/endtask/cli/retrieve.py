@@ -77,9 +77,6 @@ def _retrieval_lines(counts: dict[str, Any]) -> Iterator[str]:
         f"{counts['passages']:,} of {counts['corpus']['passages']:,} passages; "
         f"the contamination filter dropped {counts['dropped_by_contamination_filter']:,}"
     )
-    unlabelled, in_dev_or_test = counts["unlabelled_texts"], counts["unlabelled_texts_in_dev_or_test"]
-    if unlabelled or in_dev_or_test:
-        yield f"unlabelled texts: {unlabelled:,} queries; {in_dev_or_test:,} skipped that are in dev or test"
     if counts["texts_without_words"]:
         yield f"texts skipped without any word: {counts['texts_without_words']:,}"
 

@@ -194,11 +194,11 @@ def _origin(passage: WhyPassage | MatchedPassage | HelpfulPassage) -> str:
 
 
 def _name(example: QueryExample) -> str:
-    return _plain(example.id) if example.label is None else f"{_plain(example.id)} [{_plain(str(example.label))}]"
+    return f"{_plain(example.id)} [{_plain(str(example.label))}]"
 
 
 def _query_text(example: QueryExample) -> str:
-    return "(an unlabelled text)" if example.text is None else _short(example.text, _QUERY_CHARACTERS)
+    return _short(example.text, _QUERY_CHARACTERS)
 
 
 def _short(text: str, characters: int) -> str:

@@ -110,7 +110,7 @@ class Budget(FromText):
 
 @dataclass(frozen=True)
 class SizeBudget(FromText):
-    """How much text may be kept: bytes of text, a number of passages or a share of the corpus.
+    """How much text may be selected: bytes of text, a number of passages or a share of the corpus.
 
     >>> SizeBudget.parse("5%").amount
     0.05
@@ -219,12 +219,12 @@ class TextAmount(FromText):
         return SizeBudget(self.amount, self.unit, self.text)
 
     def in_words(self, train_rows: int) -> str:
-        """What was asked for, to be told where there is less.
+        """Return the requested amount in words, for a warning where there is less.
 
         >>> TextAmount.parse("10x").in_words(train_rows=300)
         '10x of train would be 3,000'
         >>> TextAmount.parse("300MB").in_words(train_rows=300)
-        '300MB were asked for'
+        '300MB were requested'
         """
         budget = self.budget(train_rows)
         if self.unit == "times" and budget is not None:

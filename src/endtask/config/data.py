@@ -34,7 +34,7 @@ class ColumnSettings(Section):
 
 
 class TaskSettings(Section):
-    """The labelled data of the end task (`task`), or of a auxiliary task on the same body (`tasks.NAME`)."""
+    """The labelled data of the end task (`task`), or of an auxiliary task on the same encoder (`tasks.NAME`)."""
 
     path: str = Field("", description="a file, a folder with train/dev/test files, `hf:NAME` or `docstrings`")
     type: str = Field(
@@ -93,7 +93,6 @@ class RetrieveSettings(Section):
         "auto",
         description="the full text, or its RAKE key phrases; auto: key phrases of texts over 150 words",
     )
-    unlabelled: str | None = Field(None, description="a file, folder or glob of unlabelled task texts, also queries")
     top_k: Positive | Literal["auto", "auto_large"] = Field(
         "auto",
         description="passages per example; auto: 5000 under 5,000 examples, 50 over 100,000, else 500; auto_large: "

@@ -1,4 +1,4 @@
-"""Which texts and which split each part of training reads, and whether it sees labels: told before and after a run."""
+"""Which texts and which split each part of training reads, and whether it sees labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEV_MAY_CHOOSE = {
     _SELECTION: ("the texts of the selection", "select.targets=folds"),
     "learned weights": ("the weights of objectives", "pretrain.weighting.split=folds"),
 }
-"""What labels of dev choose where they judge a part of training, and the setting by which train judges it."""
+"""What labels of dev choose where dev validates a part of training, and the setting that validates on train."""
 _TEXTS = {
     "task": "the task's texts",
     "selection": "the selection",
@@ -39,7 +39,7 @@ def data_usage(
 ) -> tuple[DataUse, ...]:
     """Every part of training that reads data, in the order of the work.
 
-    `groups` of train stay together, so that there are no more parts of it to hold out; unset where nobody counted.
+    `groups` of train stay together, so that there are no more folds than groups; None: unknown.
     `absent` objectives have no text to read, and are left out as they are in training.
 
     >>> [(use.part, use.split, use.labels) for use in data_usage(Settings())]
@@ -50,7 +50,7 @@ def data_usage(
 
 
 def chosen_by_dev(uses: Iterable[DataUse]) -> tuple[str, ...]:
-    """What to tell whoever reads dev scores where labels of dev choose more than the best step.
+    """Return warnings about dev scores where labels of dev choose more than the best step.
 
     >>> chosen_by_dev(data_usage(Settings()))
     ()

@@ -62,7 +62,7 @@ def load_settings(
 
 
 def _layers_named_in(path: str | Path | None, preset: str | None) -> list[Tree]:
-    """Those of the preset that a file names; a mistake is told with the file's name."""
+    """Return the layers of the preset that a file names; errors name the file."""
     try:
         return preset_layers(preset) if preset else []
     except InputError as error:
@@ -81,15 +81,6 @@ def resolve(tree: Mapping[str, Any], where: str | None = None, overridden: Colle
         return Settings.model_validate(_without_empty_sections(tree, Settings))
     except ValidationError as error:
         raise explain(error, where, overridden, tree=tree) from None
-
-
-def up_to_date(tree: Tree, *, without: Collection[str], where: str) -> Tree:
-    """Settings that an older release wrote down, with the defaults of what it did not know.
-
-    >>> up_to_date({"select": {"budget": None}}, without=["seed"], where="a record")["select"]["name"]
-    'best_rank'
-    """
-    return resolve(tree, where).model_dump(mode="json", exclude=set(without))
 
 
 def read_tree(path: str | Path) -> Tree:

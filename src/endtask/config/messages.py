@@ -74,7 +74,7 @@ def explain(
         return InputError(no_name(name), path=where, key=_dotted(tuple(above)))
     location = _location_of(tuple(first["loc"]), root)
     if first["type"] == "extra_forbidden":
-        # `--set fintune.epochs=3` makes a section that nobody knows: the complaint is about the section alone.
+        # `--set fintune.epochs=3` makes an unknown section: the complaint is about the section alone.
         path = "--set" if _sets_below(location, overridden) else _origin(_dotted(location), "", where, overridden)
         part = _part_section_at(location[:-1], root, tree or {})
         if part is not None and (owners := _owners(part, str(location[-1]))):

@@ -72,9 +72,6 @@ class TokenizerSettings(Section):
     entity_markers: tuple[str, ...] = Field(
         (), description="strings kept whole as single tokens, such as entity markers"
     )
-    train_texts: Positive | None = Field(
-        None, description="learn from at most this many texts, drawn by `seed`; unset: from all"
-    )
 
 
 def check_encoder(name: str, *, pooling: str = "auto", attention: str = "auto") -> None:

@@ -168,7 +168,7 @@ def check_tasks(settings: Settings) -> None:
     check_names(tasks, "tasks")
     for name, one in tasks.items():
         if name in TAKEN_NAMES:
-            raise ValueError(f"tasks: {name!r} stands for the end task or its texts; choose another name")
+            raise ValueError(f"tasks: {name!r} is a name of the end task or its texts; choose another name")
         if not one.path:
             raise ValueError(f"tasks.{name}.path: say where the labelled data is")
     for name, objective in train.objectives.items():
@@ -189,7 +189,7 @@ def _check_objective(name: str, objective: ObjectiveSettings, tasks: Mapping[str
 
 
 def _check_keep_better(settings: Settings) -> None:
-    """What pre-training made may be kept only where it answers every task that is scored."""
+    """Raise `ValueError` where `keep_better` could save the head of a task that pre-training does not learn."""
     if not settings.finetune.keep_better:
         return
     for name in settings.tasks:
@@ -202,7 +202,7 @@ def _check_keep_better(settings: Settings) -> None:
 
 
 def _check_learned(settings: Settings) -> None:
-    """A task that stands by with weight 0 is meant so."""
+    """Raise `ValueError` for a task that no objective names; an objective of weight 0 names it too."""
     named = {**settings.pretrain.objectives, **settings.used_objectives}
     learned = {objective.learned_task for objective in named.values()}
     for name in settings.tasks:

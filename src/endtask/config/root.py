@@ -122,20 +122,13 @@ class Settings(Section):
         return self.tokenizer.path is None and self.model.path is None
 
     @property
-    def may_pool_markers(self) -> bool:
-        """Whether `model.pooling: auto` means the marks; of a given checkpoint, as far as the settings can tell."""
-        if self.model.pooling != "auto" or not self.tokenizer.entity_markers:
-            return False
-        return self.model.path is not None or "entity_markers" in self.model.part_class.poolings
-
-    @property
     def model_seeds(self) -> tuple[int, ...]:
         """The seeds whose weights are scored: every fine-tuning seed, or the first for what pre-training made."""
         return self.finetune.seeds if not self.skip_finetuning else self.finetune.seeds[:1]
 
     @property
     def used_objectives(self) -> Objectives:
-        """What pre-training learns, the auxiliary tasks among it where nobody said what; without those of weight 0."""
+        """What pre-training learns, without objectives of weight 0; the default objectives include auxiliary tasks."""
         return objectives_with_tasks(self)
 
     @property
@@ -183,7 +176,7 @@ class Settings(Section):
     @model_validator(mode="after")
     def markers_are_named(self) -> Settings:
         if self.model.pooling == "entity_markers" and not self.tokenizer.entity_markers:
-            raise ValueError("model.pooling: there are no marks to read; name them under tokenizer.entity_markers")
+            raise ValueError("model.pooling: there are no entity markers; name them under tokenizer.entity_markers")
         return self
 
     @model_validator(mode="after")

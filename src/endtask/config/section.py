@@ -34,7 +34,7 @@ class Section(BaseModel):
 
 
 def infinity_in_words(value: Any) -> Any:
-    """YAML's own infinity, `.inf`, as the word that stands for it among the values of a setting.
+    """Return `inf` as a word for YAML's own infinity, `.inf`; other values unchanged.
 
     >>> infinity_in_words(float("inf")), infinity_in_words(19)
     ('inf', 19)
@@ -50,7 +50,7 @@ class PartSection(Section):
     """A section such as `select: {name: dsir, budget: 5%, buckets: 4096}`.
 
     `part_key` names the part, other fields of the subclass are the section's own, and all further keys are options of
-    the part. A plain string stands for a section with the part's name alone. Options of other parts are refused.
+    the part. A plain string is the name of a part without options. Options of other parts are errors.
     """
 
     registry: ClassVar[Registry[Any]]

@@ -1,25 +1,103 @@
-"""What a user would try first: always the commonest answer, and a bag of words with a linear model."""
+"""Baselines: the most frequent answer, and linear models over words."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from endtask.evaluation.baseline_model import BaselineModel
+import numpy as np
+
 from endtask.evaluation.task_metrics import Measure
+from endtask.records import Example
 from endtask.task import Task
-from endtask.task.targets import Answers, targets
+from endtask.task.targets import NO_WORD, Answers, padded, targets
+
+Predict = Callable[[Sequence[Example]], Answers]
+
+# Punctuation counts as words: in relation tasks the words next to an entity marker, as in `]] inhibits`, say the most.
+_WORD = r"(?u)\w+|[^\w\s]+"
+
+
+@dataclass(frozen=True)
+class BaselineModel:
+    """A fitted model and its description."""
+
+    predict: Predict
+    description: str
+
+
+def tfidf_models(
+    task: Task, models: Iterable[tuple[Any, str]], as_answers: Callable[[Any], Answers]
+) -> Iterator[BaselineModel]:
+    """Yield scikit-learn models fitted to TF-IDF of one and two words; `as_answers` converts what they predict."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=_WORD)
+    train, answers = words.fit_transform(texts_of(task.train)), targets(task, "train")
+    if answers.ndim == 2:
+        answers = answers[:, : len(task.labels)]
+    for model, description in models:
+        fitted = model.fit(train, answers)
+
+        def predict(examples: Sequence[Example], fitted: Any = fitted) -> Answers:
+            return as_answers(np.asarray(fitted.predict(words.transform(texts_of(examples)))))
+
+        yield BaselineModel(predict, f"TF-IDF + {description}")
+
+
+def word_models(task: Task) -> Iterator[BaselineModel]:
+    """Yield linear classifiers of each word by itself, its neighbors and its form."""
+    from sklearn.feature_extraction import FeatureHasher
+    from sklearn.linear_model import SGDClassifier
+
+    hasher = FeatureHasher(2**18, input_type="string")
+    answers = targets(task, "train")
+    train = hasher.transform(_words(task.train))
+    for penalty in (1e-5, 1e-4):
+        model = SGDClassifier(loss="log_loss", alpha=penalty, random_state=0).fit(train, answers[answers != NO_WORD])
+
+        def predict(examples: Sequence[Example], model: Any = model) -> Answers:
+            found = model.predict(hasher.transform(_words(examples)))
+            ends = np.cumsum([len(example.tokens or ()) for example in examples])
+            return padded([part.tolist() for part in np.split(found, ends[:-1])])
+
+        yield BaselineModel(predict, f"words in context + logistic regression (alpha={penalty:g})")
+
+
+def _words(examples: Sequence[Example]) -> Iterator[list[str]]:
+    """Yield the features of every word."""
+    for example in examples:
+        words = ["<start>", *(example.tokens or ()), "<end>"]
+        for before, word, after in zip(words, words[1:], words[2:], strict=False):
+            low = word.lower()
+            yield [
+                "any", f"w={low}", f"form={_form(word)}", f"end={low[-3:]}", f"end={low[-2:]}", f"begin={low[:3]}",
+                f"before={before.lower()}", f"after={after.lower()}", f"form before={_form(before)}",
+            ]  # fmt: skip
+
+
+def _form(word: str) -> str:
+    """Return the shape of a word, without repetitions: `IL-2` is `A-0`."""
+    kinds = ["A" if sign.isupper() else "a" if sign.isalpha() else "0" if sign.isdigit() else sign for sign in word]
+    return "".join(kind for index, kind in enumerate(kinds) if index == 0 or kind != kinds[index - 1])
+
+
+def texts_of(examples: Sequence[Example]) -> list[str]:
+    """Return the texts, both of a pair joined."""
+    return [" ".join(part for part in (example.text, example.text_pair) if part) for example in examples]
+
 
 VERSION = 2
-"""Raised with every change of what a baseline answers, so that answers kept in files are worked out again."""
+"""Increase it with every change of a baseline's answers: stored answers are then computed again."""
 
 Split = Literal["test", "dev"]
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Answers for the rows asked for and for dev, the dev score, and the time taken."""
+    """Answers for the requested rows and for dev, the dev score, and the seconds."""
 
     predicted: Answers
     dev_predicted: Answers
@@ -29,10 +107,10 @@ class Baseline:
 
 
 def majority_baseline(task: Task, metric: str | Measure, *, by: Split = "test") -> Baseline:
-    """The commonest answer of train for every row; the first in the order of labels where several are.
+    """Return the most frequent answer of train for every row; of equally frequent ones the first label.
 
-    Of scores that is their mean, of labels the commonest set, and of tags each word's commonest tag. Rows are those of
-    test, or of dev if asked for or where there is no test split.
+    Of scores that is their mean, of labels the most frequent set, and of tags each word's most frequent tag. Rows are
+    those of test, or of dev if requested or if there is no test split.
 
     >>> from endtask.records import Example
     >>> rows = [Example(str(n), f"text {n}", "rare" if n % 4 == 0 else "usual") for n in range(40)]
@@ -44,10 +122,9 @@ def majority_baseline(task: Task, metric: str | Measure, *, by: Split = "test") 
 
 
 def tfidf_baseline(task: Task, metric: str | Measure, *, by: Split = "test") -> Baseline:
-    """TF-IDF of one and two words or signs with a linear model; its strength is chosen on dev.
+    """Return the answers of a linear model over TF-IDF of one and two words; dev chooses its regularization.
 
-    Of tags, a linear classifier of each word in its context. Rows are those of test, or of dev if asked for or where
-    there is no test split.
+    Of tags, a linear classifier of each word in its context. Rows are as in `majority_baseline`.
     """
     began, measure = time.monotonic(), _measure(task, metric)
     truth = targets(task, "dev")

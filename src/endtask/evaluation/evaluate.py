@@ -1,4 +1,4 @@
-"""The evaluate stage: test scores of every seed at its best dev epoch, the leak-free part beside them."""
+"""The evaluate stage: test scores of every seed at its best dev epoch, on all rows and on the leak-free ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,21 @@ from numpy.typing import NDArray
 
 from endtask.config import EvaluateSettings, Settings
 from endtask.encoders.device_context import DeviceContext
-from endtask.encoders.network import TASK, Network
+from endtask.encoders.network import TASK, Network, auxiliary_head
 from endtask.encoders.weights import load_weights
-from endtask.evaluation.labels import Outputs, answers_of, perplexity
-from endtask.evaluation.probabilities import class_probabilities
+from endtask.evaluation.outputs import Outputs, answers_of, best_threshold, class_probabilities, perplexity
 from endtask.evaluation.task_metrics import Measure, measure_of
 from endtask.io.atomic import write_json, write_text
 from endtask.io.run_layout import PREDICTIONS, RESULTS, SEED_RESULT, TASKS
 from endtask.task import Task, leaked_ids
-from endtask.task.targets import Answers, named, targets
-from endtask.tokenization.packed_texts import PackedTexts
+from endtask.task.leaks import sibling_tasks
+from endtask.task.targets import Answers, targets
+from endtask.tokenization.packed_texts import PackedTexts, packed_of
 
 
 @dataclass(frozen=True)
 class Answered:
-    """What a seed's weights said about a split: their outputs, and the answers that follow."""
+    """The outputs of a seed's weights for a split, and the answers that follow from them."""
 
     answers: Answers
     outputs: Outputs
@@ -47,7 +48,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Score each seed's weights on test (dev where there is no test split); writes results and predictions.
 
-    `auxiliary` are the results of auxiliary tasks, which stand beside those of the end task.
+    `auxiliary` are the results of auxiliary tasks.
     """
     split = scored_split(task)
     found: dict[int, Answered] = {}
@@ -63,7 +64,7 @@ def evaluate(
 
 
 def scored_split(task: Task) -> str:
-    """The split of the final score."""
+    """Return the split of the final score."""
     return "test" if "test" in task.splits else "dev"
 
 
@@ -77,7 +78,7 @@ def answer(
     threshold: float = 0.5,
     head: str = TASK,
 ) -> Answered:
-    """What the network says about the packed texts of a split, whose name is that of their folder."""
+    """Return the network's answers for the packed texts of a split; their folder has its name."""
     outputs = class_probabilities(network, PackedTexts(texts), context=context, head=head)
     return Answered(answers_of(task, texts.name, outputs, threshold=threshold), outputs)
 
@@ -87,7 +88,7 @@ def _counts(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def threshold_of(result: Path, settings: EvaluateSettings) -> float:
-    """The least probability of a label that is given: as set, or as it was tuned on dev with these weights."""
+    """Return the lowest probability of a predicted label: as set, or as tuned on dev with these weights."""
     if settings.threshold != "tuned":
         return settings.threshold
     return float(json.loads(result.read_text(encoding="utf-8")).get("threshold", 0.5))
@@ -96,10 +97,9 @@ def threshold_of(result: Path, settings: EvaluateSettings) -> float:
 def score_seeds(
     task: Task, split: str, found: Mapping[int, Answered], measure: Measure, *, siblings: Sequence[Task] = ()
 ) -> dict[str, Any]:
-    """Scores per seed on the whole split and on the rows that do not also stand in train, with mean and spread.
+    """Return the scores of each seed on the whole split and on its leak-free rows, with mean and standard deviation.
 
-    Where there are several test sets, each has scores of its own, and the mean of these follows.
-    `siblings` are tasks that the same encoder learned too.
+    Several test sets have scores of their own, and the mean of these. `siblings` are other tasks of the same encoder.
     """
     examples, metric = task.splits[split], measure.name
     leaked = leaked_ids(task, split, siblings=siblings)
@@ -132,7 +132,7 @@ def _score_seed(
 
 
 def _test_sets(task: Task, split: str, found: Mapping[int, Answered], measure: Measure) -> dict[str, Any]:
-    """Scores of each test set, mean and spread over the seeds, and their mean; nothing where there is one set."""
+    """Return the mean score of each test set over the seeds, and the mean of these; empty for a single set."""
     parts = np.asarray([example.part or "" for example in task.splits[split]])
     names = sorted(set(parts) - {""})
     if not names:
@@ -146,16 +146,75 @@ def _test_sets(task: Task, split: str, found: Mapping[int, Answered], measure: M
 
 
 def mean_and_spread(prefix: str, values: list[float]) -> dict[str, float]:
-    """Mean and sample standard deviation (0 for a single value)."""
+    """Return mean and sample standard deviation (0 for a single value)."""
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     return {f"{prefix}mean": statistics.fmean(values), f"{prefix}std": spread}
 
 
 def prediction_lines(task: Task, split: str, found: Mapping[int, Answered]) -> str:
-    """What each seed answered, row by row, as JSON lines."""
-    by_seed = {seed: named(one.answers, task.type, task.all_labels) for seed, one in found.items()}
+    """Return the answers of all seeds, row by row, as JSON lines."""
+    by_seed = {seed: task.task_type.to_names(one.answers, task.all_labels) for seed, one in found.items()}
     lines = []
     for index, example in enumerate(task.splits[split]):
         predicted = {seed: answers[index] for seed, answers in by_seed.items()}
         lines.append(json.dumps({"id": example.id, "label": example.label, "predicted": predicted}, ensure_ascii=False))
     return "\n".join(lines) + "\n"
+
+
+def evaluate_auxiliary_tasks(
+    task: Task,
+    packed: Path,
+    weights: dict[int, Path],
+    network: Network,
+    settings: Settings,
+    folder: Path,
+    context: DeviceContext,
+) -> dict[str, Any]:
+    """Score each seed's weights on every auxiliary task that they can answer; returns results by the task's name.
+
+    Each task has its own head and the default metric of its type: `evaluate.metric` is that of the end task. The
+    predictions for the final split are written into the folder.
+    """
+    own_settings = settings.evaluate.model_copy(update={"metric": "auto", "positive_label": None})
+    results = {}
+    for name in settings.scored_tasks:
+        auxiliary, siblings = task.auxiliary[name], sibling_tasks(task, name)
+        measure, split = measure_of(auxiliary, own_settings), scored_split(auxiliary)
+        answered = partial(
+            _answer_auxiliary, network, name, auxiliary, packed_of(packed, name), own_settings, context, measure, split
+        )
+        dev: dict[int, Answered] = {}
+        final: dict[int, Answered] = {}
+        thresholds: dict[int, float] = {}
+        for seed, path in weights.items():
+            load_weights(path, network)
+            dev[seed], final[seed], thresholds[seed] = answered()
+        (folder / TASKS / name).mkdir(parents=True, exist_ok=True)
+        write_text(folder / TASKS / name / PREDICTIONS, prediction_lines(auxiliary, split, final))
+        results[name] = {
+            "type": auxiliary.type,
+            **score_seeds(auxiliary, split, final, measure, siblings=siblings),
+            "dev": score_seeds(auxiliary, "dev", dev, measure, siblings=siblings)["summary"],
+            **({"thresholds": thresholds} if auxiliary.task_type.has_threshold else {}),
+        }
+    return results
+
+
+def _answer_auxiliary(
+    network: Network,
+    name: str,
+    task: Task,
+    packed: Path,
+    settings: EvaluateSettings,
+    context: DeviceContext,
+    measure: Measure,
+    split: str,
+) -> tuple[Answered, Answered, float]:
+    """Return the answers for dev and for the final split, and their threshold of labels: as set, or the best on dev."""
+    answered = partial(answer, network, task, settings=settings, context=context, head=auxiliary_head(name))
+    threshold = 0.5 if settings.threshold == "tuned" else settings.threshold
+    dev = answered(texts=packed / "dev", threshold=threshold)
+    if settings.threshold == "tuned" and task.task_type.has_threshold:
+        threshold = best_threshold(task, "dev", dev.outputs, measure)
+        dev = Answered(answers_of(task, "dev", dev.outputs, threshold=threshold), dev.outputs)
+    return dev, answered(texts=packed / split, threshold=threshold), threshold

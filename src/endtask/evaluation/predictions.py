@@ -1,4 +1,4 @@
-"""What several runs of one system said about the same rows, read back from a run's folder."""
+"""Predictions of several runs for the same rows, read from a run's folder."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ class Predictions:
                 raise ValueError(f"class numbers must lie below {self.classes}")
 
     def scores(self, metric: str | Measure) -> Values:
-        """The score of each run."""
+        """Return the score of each run."""
         return score_runs(self.predicted, self.truth, metric)
 
     def part(self, rows: NDArray[np.bool_]) -> Predictions:
-        """Some of the rows alone, such as those that do not also stand in train."""
+        """Return the predictions for some of the rows, such as the leak-free ones."""
         ids = tuple(name for name, chosen in zip(self.ids, rows, strict=True) if chosen)
         return Predictions(ids, self.truth[rows], self.predicted[:, rows], self.classes, self.seeds)
 
 
 def read_predictions(folder: Path, labels: Sequence[str], type_name: str = "text") -> Predictions:
-    """The predictions that the evaluate stage left in its folder; numbers are positions in `labels`."""
+    """Read the predictions of the evaluate stage; class numbers are indices into `labels`."""
     path = folder / PREDICTIONS
     if not path.is_file():
         raise InputError("no predictions: the run has not been evaluated", path=folder)
-    # Not splitlines(): a label may hold one of the other marks that it takes for the end of a line.
+    # Not splitlines(): a label may contain one of the other characters that end a line there.
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
     task_type = task_types.get(type_name)
     if task_type.form != "numbers":

@@ -1,4 +1,7 @@
-"""Is a difference more than chance, and how large may it be? Permutation tests and bootstrap intervals."""
+"""Permutation tests and bootstrap intervals of scores and of their differences, and Holm's correction.
+
+SciPy's resampling calls a statistic for each permutation; here one matrix product scores thousands of them.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,15 @@ def metric_permutation(
     permutations: int = 10_000,
     seed: int = 0,
 ) -> float:
-    """Two-sided p-value of the difference of two systems' mean scores when they may be swapped in each row.
+    """Return the two-sided p-value of the difference of two systems' mean scores.
 
     `first` and `second` are answers, runs x rows (a single run may be flat; groups x runs x rows count as so many
-    runs): class numbers, or for a `Measure` what its kind has; labels and tags have one axis more. A permutation swaps,
-    in each row or not, the predictions of all runs of the two systems together; the statistic is the mean over runs of
-    the first's score less that of the second's. Where the numbers of runs differ, both are repeated to their least
-    common multiple, which leaves the means as they are. The observed labelling counts as one permutation, so p is never
-    0. Where the rows in which the systems differ are so few that all their swaps are no more than `permutations`, each
-    is counted once and p is exact.
+    runs); label sets and tags have one axis more. A permutation swaps the predictions of all runs of the two systems in
+    some rows; the statistic is the mean score of the first less that of the second. If the numbers of runs differ, both
+    are repeated to their least common multiple. The observed labelling counts as one permutation, so p is never 0. If
+    all swaps of the rows in which the systems differ are at most `permutations`, each counts once and p is exact.
 
-    Rows that belong together, such as questions about one sentence, are no independent evidence: with `groups`, a
-    number for each row, those of one number are swapped together or not at all.
+    `groups` gives a number for each row; rows of one number, such as questions about one sentence, swap together.
 
     >>> metric_permutation([0, 1, 1, 1], [1, 0, 0, 0], [0, 1, 1, 1], "accuracy")
     0.125
@@ -69,14 +69,13 @@ def bootstrap_interval(
     resample_runs: bool = True,
     paired_runs: bool = False,
 ) -> tuple[float, float]:
-    """Percentile interval of the first system's mean score over its runs, or of its lead over the second's.
+    """Return the percentile interval of the first system's mean score over its runs, or of its lead over the second.
 
-    Systems are answers, runs x rows (a single run may be flat). Runs that share something, such as fine-tuning
-    runs of one pre-training, stand together: families x runs x rows. Each sample draws rows with replacement, the same
-    for both systems; then families, then runs within each drawn one. Runs of the two systems are drawn independently,
-    or together where `paired_runs` says that run i of both has the same seeds, so that luck they share cancels.
-    Without `resample_runs` the interval is about new rows for these very models. With `groups`, a number for each row,
-    whole groups of rows are drawn, as many as there are.
+    Systems are answers, runs x rows (a single run may be flat), or families x runs x rows, such as fine-tuning runs of
+    several pre-trainings. Each sample draws rows with replacement, the same for both systems, then families, then runs
+    within each family. Runs of the two systems are drawn independently, or together with `paired_runs`, if run i of
+    both has the same seeds. Without `resample_runs` the interval is about new rows for the same models. With `groups`,
+    a number for each row, whole groups of rows are drawn.
 
     >>> low, high = bootstrap_interval([0, 1, 1, 0] * 25, None, [0, 1, 0, 0] * 25, "accuracy")
     >>> round(low, 2), round(high, 2)
@@ -104,7 +103,7 @@ def bootstrap_interval(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: p-values that hold for all the tests together, in the order given.
+    """Return p-values adjusted for several tests by Holm's step-down correction, in the order given.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -120,14 +119,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 class _Swaps:
-    """The difference of two systems' mean scores when rows in which they differ are swapped, some groups of them."""
+    """Differences of two systems' mean scores after swaps of groups of the rows in which they differ."""
 
     def __init__(
         self, one: Answers, other: Answers, truth: Answers, measure: Measure, groups: NDArray[np.int64]
     ) -> None:
         self._differ = (one != other).any(axis=tuple(axis for axis in range(one.ndim) if axis != 1))
-        # What `other` says about the rows that may be swapped stands behind what `one` says about all of them, so
-        # that a swap moves weight from one place to the other.
+        # The answers of `one` for all rows, then those of `other` for the rows that may be swapped: a swap moves
+        # weight from one column to another.
         answers = np.concatenate([one, other[:, self._differ]], axis=1)
         self._counts = measure.counted(answers, np.concatenate([truth, truth[self._differ]]))
         weights = np.concatenate([np.where(self._differ, 1, 2), np.ones(self._differ.sum())])
@@ -136,16 +135,16 @@ class _Swaps:
 
     @property
     def units(self) -> int:
-        """How many groups of rows can be swapped to any effect."""
+        """Number of groups of rows whose swap has an effect."""
         return int(self._unit_of.max(initial=-1)) + 1
 
     @property
     def at_once(self) -> int:
-        """How many permutations are worth holding in memory together."""
+        """Number of permutations to hold in memory together."""
         return self._counts.draws_at_once
 
     def differences(self, swapped_units: NDArray[np.bool_]) -> Values:
-        """The first's mean score less the second's for each column of `swapped_units` (units, permutations)."""
+        """Return the first's mean score less the second's for each column of `swapped_units` (units, permutations)."""
         swapped = swapped_units[self._unit_of]
         unswapped = np.ones((len(self._differ), swapped.shape[1]), dtype=np.float32)
         unswapped[self._differ] = ~swapped
@@ -157,7 +156,7 @@ class _Swaps:
 
 
 def _as_many_runs(one: Answers, other: Answers) -> tuple[Answers, Answers]:
-    """Both repeated to the least common multiple of their numbers of runs."""
+    """Return both, repeated to the least common multiple of their numbers of runs."""
     runs = math.lcm(len(one), len(other))
     return np.concatenate([one] * (runs // len(one))), np.concatenate([other] * (runs // len(other)))
 
@@ -168,7 +167,7 @@ def _chunks(total: int, at_once: int) -> Iterator[int]:
 
 
 def numbered_groups(groups: NDArray[np.int64] | None, rows: int) -> NDArray[np.int64]:
-    """The groups of rows numbered from 0 without gaps; every row is one where none are given: (rows,)."""
+    """Return group numbers from 0 without gaps: (rows,); without groups every row is a group."""
     if groups is None:
         return np.arange(rows)
     if len(groups) != rows:
@@ -177,19 +176,19 @@ def numbered_groups(groups: NDArray[np.int64] | None, rows: int) -> NDArray[np.i
 
 
 def _all_choices(units: int) -> Iterator[NDArray[np.bool_]]:
-    """Every choice of units once, (units, choices)."""
+    """Yield every choice of units once: (units, choices)."""
     yield (np.arange(2**units) >> np.arange(units)[:, None] & 1).astype(np.bool_)
 
 
 def _random_choices(units: int, total: int, at_once: int, seed: int) -> Iterator[NDArray[np.bool_]]:
-    """Random choices of units in chunks, (units, choices)."""
+    """Yield random choices of units in chunks: (units, choices)."""
     random = generator(seed, "permutation")
     for choices in _chunks(total, at_once):
         yield random.integers(0, 2, size=(units, choices), dtype=np.bool_)
 
 
 def _design(system: ArrayLike, truth: Answers) -> tuple[int, int]:
-    """Families and runs in each; runs without families share nothing."""
+    """Return the number of families and of runs in each; without families each run is one."""
     shape = np.asarray(system).shape[: np.ndim(system) - truth.ndim + 1]
     if len(shape) == 3:
         return shape[0], shape[1]
@@ -197,21 +196,21 @@ def _design(system: ArrayLike, truth: Answers) -> tuple[int, int]:
 
 
 def _drawn_groups(random: np.random.Generator, groups: int, draws: int) -> NDArray[np.int64]:
-    """How often each group of rows is drawn, (groups, draws)."""
+    """Return how often each group of rows is drawn: (groups, draws)."""
     return _times_drawn(random.integers(0, groups, size=(groups, draws)), groups)
 
 
 def _drawn_shares(
     random: np.random.Generator, designs: list[tuple[int, int]], draws: int, *, paired: bool
 ) -> list[Values]:
-    """For each system, how much each of its runs counts in its mean, (runs, draws)."""
+    """Return for each system the weight of each run in its mean: (runs, draws)."""
     if paired:
         return [_drawn_runs(random, *designs[0], draws)] * len(designs)
     return [_drawn_runs(random, families, runs, draws) for families, runs in designs]
 
 
 def _drawn_runs(random: np.random.Generator, families: int, runs: int, draws: int) -> Values:
-    """Families drawn with replacement, and runs within each, as shares of their mean (families * runs, draws)."""
+    """Draw families with replacement, and runs within each; returns weights in the mean (families * runs, draws)."""
     first_runs = runs * random.integers(0, families, size=(families, 1, draws))
     chosen = (first_runs + random.integers(0, runs, size=(families, runs, draws))).reshape(families * runs, draws)
     return _times_drawn(chosen, families * runs) / (families * runs)
@@ -222,14 +221,14 @@ def _equal_shares(designs: list[tuple[int, int]]) -> list[Values]:
 
 
 def _lead(scores: Values, shares: list[Values]) -> Values:
-    """The mean of the first system's scores, less that of the second's if there is one."""
+    """Return the mean of the first system's scores, less that of the second if there is one."""
     runs = len(shares[0])
     means: Values = (scores[:runs] * shares[0]).sum(axis=0)
     return means if len(shares) == 1 else means - (scores[runs:] * shares[1]).sum(axis=0)
 
 
 def _times_drawn(chosen: NDArray[np.int64], choices: int) -> NDArray[np.int64]:
-    """How often each of the choices stands in each column, (choices, columns)."""
+    """Return how often each choice occurs in each column: (choices, columns)."""
     columns = chosen.shape[1]
     cells = chosen * columns + np.arange(columns)
     return np.bincount(cells.ravel(), minlength=choices * columns).reshape(choices, columns)

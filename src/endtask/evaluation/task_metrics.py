@@ -60,7 +60,7 @@ class Measure:
         return self.metric.counted(predicted, truth)
 
     def score(self, truth: ArrayLike, predicted: ArrayLike) -> float:
-        """The score of a single run."""
+        """Return the score of a single run."""
         return float(score_runs(predicted, truth, self)[0])
 
     def all_scores(self, truth: ArrayLike, predicted: ArrayLike) -> dict[str, float]:
@@ -89,7 +89,7 @@ def measure_of(task: Task, settings: EvaluateSettings) -> Measure:
 
 
 def positive_class(labels: Sequence[str], requested: str | None = None) -> int:
-    """The number of the class that F1 is about: the one asked for, or the last whose name does not begin with `not`.
+    """Return the index of F1's positive class: the requested class, else the last whose name does not begin with `not`.
 
     >>> positive_class(["equivalent", "not_equivalent"]), positive_class(["0", "1"]), positive_class(["0", "1"], "0")
     (0, 1, 0)
@@ -103,12 +103,12 @@ def positive_class(labels: Sequence[str], requested: str | None = None) -> int:
 
 
 def as_measure(metric: str | Measure) -> Measure:
-    """A metric of classes by its name alone."""
+    """Return the metric itself, or the metric of classes with this name."""
     return Measure(metric) if isinstance(metric, str) else metric
 
 
 def score_runs(predicted: ArrayLike, truth: ArrayLike, metric: str | Measure) -> Values:
-    """The score of each run.
+    """Return the score of each run.
 
     >>> score_runs([[0, 1, 1], [0, 0, 0]], [0, 1, 0], "accuracy")
     array([0.66666667, 0.66666667])
@@ -121,7 +121,7 @@ def score_runs(predicted: ArrayLike, truth: ArrayLike, metric: str | Measure) ->
 
 
 def checked_truth(truth: ArrayLike, measure: Measure) -> Answers:
-    """The right answers as an array with at least one row."""
+    """Return the true answers as an array; raises ValueError for a wrong shape or no rows."""
     answers = np.asarray(truth)
     task_type = task_types.get(measure.type)
     if answers.ndim != task_type.dimensions or not len(answers):
@@ -130,7 +130,7 @@ def checked_truth(truth: ArrayLike, measure: Measure) -> Answers:
 
 
 def runs_by_rows(predicted: ArrayLike, truth: Answers) -> Answers:
-    """Answers as runs x rows; a single run may be given flat, groups of runs with one axis more."""
+    """Return answers as runs x rows; a single run may be flat, and groups of runs have one axis more."""
     table = np.asarray(predicted)
     if table.ndim - truth.ndim not in (0, 1, 2) or table.shape[-truth.ndim :] != truth.shape or not table.size:
         raise ValueError(f"predictions of shape {table.shape} do not fit {len(truth)} rows of truth")

@@ -26,7 +26,7 @@ from endtask.experiments.scheduler import (
 from endtask.experiments.spec import Presets, Study, check_study
 from endtask.experiments.trial_runs import LAST_PREPARED, TRAINING_STAGES, Plan, TrialRuns, make_plan
 from endtask.experiments.variants import VARIANTS, Trial
-from endtask.io.lock import make_own_folder, run_lock
+from endtask.io.processes import make_own_folder, run_lock
 from endtask.io.run_layout import STAGES
 from endtask.io.stage_folder import MANIFEST
 from endtask.pipeline.run import Run, run
@@ -37,8 +37,6 @@ RECORD = record_file("compare")
 TOKENIZER = "tokenizer"
 LAST_STAGE = {"test": "evaluate", "dev": "finetune"}
 """Where runs stop, by the split that they are compared on."""
-# These never change what a run comes to.
-_MAY_CHANGE = ("output_dir",)
 _FINETUNE_SEEDS = "finetune.seeds"
 
 Tree = dict[str, Any]
@@ -165,7 +163,7 @@ def _open_record(folder: Path, plan: Plan) -> Record:
     Variants and seeds may be added and left out; a variant with finished stages must stay as it was. Nothing is
     written yet.
     """
-    exclude = set(_MAY_CHANGE)
+    exclude = {"output_dir"}  # a folder may be moved
     spec: Tree = {
         "settings": plan.settings.model_dump(mode="json", exclude=exclude),
         "presets": {name: each.model_dump(mode="json", exclude=exclude) for name, each in plan.presets.items()},

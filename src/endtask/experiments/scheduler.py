@@ -19,9 +19,8 @@ from joblib.externals.loky import ProcessPoolExecutor
 
 from endtask.config import Budget
 from endtask.errors import InputError, TrainingError
-from endtask.io.exit_with_parent import end_with
-from endtask.io.gpu_memory import initialized_cuda
-from endtask.io.machine import usable_cores
+from endtask.io.machine import initialized_cuda, usable_cores
+from endtask.io.processes import end_with
 from endtask.progress import warn
 from endtask.reporting.format import plural
 

@@ -18,7 +18,7 @@ from endtask.evaluation.task_metrics import measure_of
 from endtask.experiments.record import Record, check_spec, read_record, record_file
 from endtask.experiments.search_space import Strategy, budget_per_trial
 from endtask.experiments.stage_reuse import check_unchanged, is_reused, reuse_data, reuse_stages
-from endtask.io.lock import make_own_folder, run_lock
+from endtask.io.processes import make_own_folder, run_lock
 from endtask.pipeline.run import Run
 from endtask.progress import say
 from endtask.reporting import format as shown

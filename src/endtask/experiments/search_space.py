@@ -11,8 +11,10 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol
 
 from endtask.config import Budget, Settings
-from endtask.config.overrides import Values, read_list, split_entry, value_at, with_values
+from endtask.config.overrides import Values, read_list, split_entry, with_values
 from endtask.errors import InputError, did_you_mean
+from endtask.experiments.flags import read_grid
+from endtask.experiments.variants import checked_values
 from endtask.seeds import derive
 
 if TYPE_CHECKING:
@@ -76,12 +78,8 @@ Space = dict[str, Dimension]
 
 def grid_axes(entries: Sequence[str], settings: Settings) -> Axes:
     """Return the lists of `--values`, or TLM's grid if none is given."""
-    axes: Axes = {}
-    for entry in entries:
-        key, text = split_entry(entry, VALUES, "pretrain.weighting.rho1=1,19,99")
-        _check_new(key, axes, VALUES)
-        axes[key] = checked(settings, key, read_list(text, VALUES, key), VALUES)
-    axes = axes or _paper_grid(settings)
+    given = read_grid(entries)
+    axes = {key: checked(settings, key, values, VALUES) for key, values in given.items()} or _paper_grid(settings)
     check_together(settings, axes, VALUES if entries else "--grid")
     return axes
 
@@ -91,7 +89,8 @@ def search_space(entries: Sequence[str], settings: Settings) -> Space:
     space: Space = {}
     for entry in entries:
         key, text = split_entry(entry, SPACE, _SPACE_EXAMPLE)
-        _check_new(key, space, SPACE)
+        if key in space:
+            raise InputError("the key is given twice", path=SPACE, key=key)
         space[key] = _dimension(settings, key, text)
     space = space or default_space(settings)
     check_together(settings, {key: found.values for key, found in space.items()}, SPACE if entries else "--trials")
@@ -154,22 +153,11 @@ def _read_range(kind: str, text: str, key: str) -> Range:
     return Range(low, high, is_integer, log)
 
 
-def _check_new(key: str, seen: Mapping[str, Any], where: str) -> None:
-    if key in seen:
-        raise InputError("the key is given twice", path=where, key=key)
-
-
 def checked(settings: Settings, key: str, values: Sequence[Any], where: str) -> tuple[Any, ...]:
     """Return the values of one key as settings give them; raise if the settings refuse key or value."""
     if key in _NOT_SEARCHED or key.partition(".")[0] in _NOT_SEARCHED:
         raise InputError("trials that differ in this cannot be compared on dev", path=where, key=key)
-    found = tuple(value_at(with_values(settings, {key: value}, where), key) for value in values)
-    if any(isinstance(value, dict) for value in found):
-        raise InputError("a section, not a value", path=where, key=key)
-    twice = next((value for value in found if found.count(value) > 1), None)
-    if twice is not None:
-        raise InputError(f"the value {twice!r} is listed twice", path=where, key=key)
-    return found
+    return checked_values(settings, key, values, where)
 
 
 def check_together(settings: Settings, axes: Mapping[str, Sequence[Any]], where: str) -> None:

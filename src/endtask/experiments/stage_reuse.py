@@ -10,7 +10,7 @@ from pathlib import Path
 from endtask.config import Settings, dump_yaml
 from endtask.errors import InputError
 from endtask.io.atomic import link_or_copy, replace_folder, write_json, write_text
-from endtask.io.lock import run_lock
+from endtask.io.processes import run_lock
 from endtask.io.run_layout import SETTINGS_FILE
 from endtask.io.stage_folder import MANIFEST, StageFolder, read_manifest
 from endtask.pipeline.inputs import reads_corpus

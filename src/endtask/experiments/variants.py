@@ -175,13 +175,13 @@ def _axis(settings: Settings, key: str, short: str, values: Any, where: str) -> 
     """Return the choices of an axis as (part of the name, settings)."""
     if isinstance(values, Mapping):
         return [(name, dict(chosen)) for name, chosen in values.items()]
-    return [(f"{short}={_as_name(value)}", {key: value}) for value in _checked(settings, key, values, where)]
-
-
-def _checked(settings: Settings, key: str, values: Iterable[Any], where: str) -> list[Any]:
-    """Return the values as settings give them, so that 1e-3 and 0.001 count as the same."""
-    found: list[Any] = []
     check_keys({key: None}, where)
+    return [(f"{short}={_as_name(value)}", {key: value}) for value in checked_values(settings, key, values, where)]
+
+
+def checked_values(settings: Settings, key: str, values: Iterable[Any], where: str) -> tuple[Any, ...]:
+    """Return values of a key as settings give them, so that 1e-3 and 0.001 count as the same; raise if one is wrong."""
+    found: list[Any] = []
     for value in values:
         read = value_at(with_values(settings, {key: value}, where), key)
         if isinstance(read, dict):
@@ -189,7 +189,7 @@ def _checked(settings: Settings, key: str, values: Iterable[Any], where: str) ->
         if read in found:
             raise InputError(f"the value {value!r} is listed twice", path=where, key=key)
         found.append(read)
-    return found
+    return tuple(found)
 
 
 def _as_name(value: Any) -> str:

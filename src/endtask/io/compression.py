@@ -1,4 +1,4 @@
-"""Plain, gzip, zstd and xz files opened as byte streams; a truncated file is an error, never a short read."""
+"""Plain, gzip, zstd and xz files as byte streams; a truncated file raises an error, never gives a short read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import io
 import lzma
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
 from endtask.errors import InputError
+from endtask.io.atomic import atomic_file
 
 if sys.version_info >= (3, 14):
     from compression import zstd as zstd
@@ -56,7 +58,7 @@ class _Stream(io.RawIOBase):
 
 
 def without_compression(name: str) -> str:
-    """A file name less its compression's suffix.
+    """Return a file name without the suffix of its compression.
 
     >>> without_compression("train.jsonl.zst")
     'train.jsonl'
@@ -66,7 +68,7 @@ def without_compression(name: str) -> str:
 
 
 def bare_suffix(path: Path) -> str:
-    """The file's suffix below its compression.
+    """Return the suffix of a file without that of its compression.
 
     >>> bare_suffix(Path("train.jsonl.zst"))
     '.jsonl'
@@ -105,7 +107,7 @@ def _decompressor(suffix: str, file: IO[bytes], window_log: int) -> Any:
 
 
 def read_failure(error: Exception, path: Path, row: int | None = None) -> InputError:
-    """The InputError for an error met while reading; catch `READ_FAILURES` around the reads."""
+    """Return the InputError for an error while reading; catch `READ_FAILURES` around the reads."""
     if isinstance(error, EOFError):
         return _truncated(path, row)
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
@@ -115,3 +117,29 @@ def read_failure(error: Exception, path: Path, row: int | None = None) -> InputE
 
 def _truncated(path: Path, row: int | None) -> InputError:
     return InputError("the file is cut off", path=path, row=row, hint="copy or download it again")
+
+
+@contextmanager
+def atomic_compressed_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a stream for writing; `path` appears when the block succeeds, compressed if it ends in .gz, .zst or .xz.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with atomic_compressed_file(Path(folder, "note.txt.gz")) as stream:
+    ...         _ = stream.write(b"short")
+    ...     gzip.decompress(Path(folder, "note.txt.gz").read_bytes())
+    b'short'
+    """
+    with atomic_file(path) as aside, open(aside, "wb") as file, _compressor(file, path.suffix.lower()) as stream:
+        yield stream
+
+
+def _compressor(file: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
+    if suffix == ".gz":
+        # Without name and time, so that the same content gives the same bytes.
+        return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
+    if suffix == ".zst":
+        return zstd.ZstdFile(file, "wb")
+    if suffix == ".xz":
+        return lzma.LZMAFile(file, "wb")
+    return nullcontext(file)

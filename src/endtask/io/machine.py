@@ -1,27 +1,156 @@
-"""What this machine offers to this process."""
+"""The machine: cores, memory and GPUs of this process, and the joules of GPUs (NVML) and CPU packages (Linux RAPL)."""
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from endtask.io.energy import gpu_names
+import pynvml
+
+_UNREADABLE = (OSError, ValueError, pynvml.NVMLError)
+
+
+@dataclass
+class Counter:
+    """A count of joules that only grows, up to `span`, where it starts again at zero."""
+
+    read: Callable[[], float]
+    span: float = 0.0
+    last: float = field(init=False)
+    total: float = field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        self.last = self.read()
+
+    def advance(self) -> float:
+        """Return the joules since the start."""
+        now = self.read()
+        if now < self.last and not self.span:
+            raise ValueError("a counter without a span went back")
+        self.total += now - self.last + self.span * (now < self.last)
+        self.last = now
+        return self.total
+
+
+class EnergyMeter:
+    """Joules since the start, of everything that ran on these devices; it never raises.
+
+    Read it every few minutes at least: a CPU counter starts again at zero after some 65 to 260 kJ, and two rounds
+    between two readings look like one. A device whose counter fails is left out from then on, since part of a sum
+    would look like a small sum.
+
+    >>> EnergyMeter({}).joules()
+    {}
+    """
+
+    def __init__(self, counters: dict[str, list[Counter]]) -> None:
+        self._counters = counters
+
+    @classmethod
+    def start(cls, root: Path = Path("/sys/class/powercap")) -> EnergyMeter:
+        """Begin to count: the GPUs that CUDA shows to this process, and the CPU packages under `root`."""
+        return cls(_gpu_counters() | _cpu_counters(root))
+
+    def joules(self) -> dict[str, float]:
+        """Joules since the start, as `gpu0`, `gpu1`, ... and `cpu` (all packages); empty where nothing can be read."""
+        found: dict[str, float] = {}
+        for name, counters in list(self._counters.items()):
+            try:
+                found[name] = sum(counter.advance() for counter in counters)
+            except _UNREADABLE:
+                del self._counters[name]
+        return found
+
+
+def _cpu_counters(root: Path) -> dict[str, list[Counter]]:
+    """Return one counter per package, or none if one of them cannot be read, as often only root may."""
+    try:
+        # Zones inside a package (core, uncore) and around it (psys) would count the same joules again.
+        zones = [zone for zone in root.glob("intel-rapl:*") if (zone / "name").read_text().startswith("package")]
+        packages = [
+            Counter(partial(_joules, zone / "energy_uj"), _joules(zone / "max_energy_range_uj")) for zone in zones
+        ]
+    except _UNREADABLE:
+        return {}
+    return {"cpu": packages} if packages else {}
+
+
+def _joules(path: Path) -> float:
+    """Read a file of the kernel, which has microjoules."""
+    return int(path.read_text(encoding="ascii")) / 1e6
+
+
+def _gpu_counters() -> dict[str, list[Counter]]:
+    """Return a counter for each visible GPU that has one (Volta and later)."""
+    counters: dict[str, list[Counter]] = {}
+    for number, handle in enumerate(_visible_handles()):
+        try:
+            counters[f"gpu{number}"] = [Counter(partial(_gpu_joules, handle))]
+        except _UNREADABLE:
+            continue
+    return counters
+
+
+def _gpu_joules(handle: Any) -> float:
+    """Joules of a GPU since its driver was loaded."""
+    return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000
+
+
+def gpu_names() -> list[str]:
+    """Return the names of the NVIDIA GPUs visible to this process; none without a driver."""
+    return [str(pynvml.nvmlDeviceGetName(handle)) for handle in _visible_handles()]
+
+
+def _visible_handles() -> list[Any]:
+    """Return NVML's handles of the GPUs visible to this process, in CUDA's order."""
+    try:
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
+        uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+    except pynvml.NVMLError:
+        return []
+    return [handles[number] for number in visible_gpus(uuids, os.environ.get("CUDA_VISIBLE_DEVICES"))]
+
+
+def visible_gpus(uuids: Sequence[str], wanted: str | None) -> list[int]:
+    """Return the indices of the GPUs in CUDA_VISIBLE_DEVICES, which names them by number or by a prefix of the UUID.
+
+    NVML lists all GPUs of the machine.
+
+    >>> visible_gpus(["GPU-1a", "GPU-1b", "GPU-2c"], "2,GPU-1b")
+    [2, 1]
+    """
+    if wanted is None:
+        return list(range(len(uuids)))
+    found: list[int] = []
+    for entry in wanted.split(","):
+        name = entry.strip()
+        matches = [n for n, uuid in enumerate(uuids) if name == str(n) or (name and uuid.startswith(name))]
+        if len(matches) != 1:
+            break  # CUDA ignores all entries after one that it does not know
+        found.extend(matches)
+    return found
+
 
 _PROCESSORS, _MEMORY = Path("/proc/cpuinfo"), Path("/proc/meminfo")
 _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def usable_cores() -> int:
-    """Cores that this process may use: in a container often fewer than the machine has."""
+    """Return the number of cores that this process may use; a container may limit it."""
     from joblib import cpu_count  # reads the CPU affinity and the limits of containers
 
     return int(cpu_count())
 
 
 def available_memory(memory: Path = _MEMORY, limits: tuple[Path, ...] = _MEMORY_LIMITS) -> int:
-    """Bytes that this process could take without swapping; in a container at most its limit."""
+    """Return the bytes that this process can allocate without swapping, at most the limit of its container."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     lines = memory.read_text(encoding="utf-8").splitlines() if memory.exists() else []
     found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
@@ -31,12 +160,31 @@ def available_memory(memory: Path = _MEMORY, limits: tuple[Path, ...] = _MEMORY_
 
 
 def describe_machine() -> dict[str, Any]:
-    """What a time in seconds depends on: processor, cores and GPUs."""
+    """Return what a time in seconds depends on: processor, cores and GPUs."""
     return {"processor": _processor(), "cores": usable_cores(), "gpus": gpu_names()}
 
 
 def _processor(listed: Path = _PROCESSORS) -> str:
-    """The processor's name where the system gives one, else its kind."""
+    """Return the processor's name if the system has it, else its kind."""
     lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return next(iter(names), "") or platform.processor() or platform.machine()
+
+
+def reset_peak_gpu_memory() -> None:
+    """Start a new measurement of `peak_gpu_memory`."""
+    cuda = initialized_cuda()
+    for number in range(cuda.device_count()) if cuda is not None else ():
+        cuda.reset_peak_memory_stats(number)
+
+
+def peak_gpu_memory() -> int:
+    """Return the largest number of bytes reserved on any GPU since the reset; 0 without a GPU."""
+    cuda = initialized_cuda()
+    return 0 if cuda is None else max(cuda.max_memory_reserved(number) for number in range(cuda.device_count()))
+
+
+def initialized_cuda() -> Any:
+    """Return `torch.cuda` if this process uses a GPU, else None; never imports torch."""
+    torch = sys.modules.get("torch")
+    return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

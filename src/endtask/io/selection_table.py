@@ -54,14 +54,10 @@ def selection_batch(
     """Return rows of the table, from one sequence per column."""
     import pyarrow as arrow
 
+    names = ("id", "source", "title", "license", "text")
     columns = [
-        arrow.array([document.id for document in documents], arrow.string()),
-        arrow.array([document.source for document in documents], arrow.string()),
-        arrow.array([document.title for document in documents], arrow.string()),
-        arrow.array([document.license for document in documents], arrow.string()),
-        arrow.array([document.text for document in documents], arrow.string()),
-        arrow.array(np.asarray(position, dtype=np.int64)),
-        arrow.array(np.asarray(rank, dtype=np.int64)),
+        *(arrow.array([getattr(document, name) for document in documents], arrow.string()) for name in names),
+        *(arrow.array(np.asarray(numbers, dtype=np.int64)) for numbers in (position, rank)),
         arrow.array(np.asarray(score, dtype=np.float64)),
         arrow.array(np.asarray(matched_count, dtype=np.int64)),
         list_array(

@@ -18,10 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
-from endtask.io import gpu_memory
 from endtask.io.atomic import remove_leftovers, replace_folder, write_json
-from endtask.io.energy import EnergyMeter
-from endtask.io.machine import describe_machine
+from endtask.io.machine import EnergyMeter, describe_machine, peak_gpu_memory, reset_peak_gpu_memory
 from endtask.io.nested import changes_in_words, differences, flatten
 
 MANIFEST = "manifest.json"
@@ -173,7 +171,7 @@ class StageFolder:
         self._manifest = manifest
         self._started = time.monotonic() - float(manifest["seconds"])
         self._energy, self._joules_before = EnergyMeter.start(), manifest.get("joules", {})
-        gpu_memory.forget_peak()
+        reset_peak_gpu_memory()
         self._write()
         return self.partial
 
@@ -206,7 +204,7 @@ class StageFolder:
         # Energy of the machine, where it can be read, including that of other processes.
         used, before = self._energy.joules(), self._joules_before
         self._manifest["joules"] = {name: round(before.get(name, 0.0) + used[name], 1) for name in used}
-        if peak := max(self._manifest.get("gpu_bytes", 0), gpu_memory.peak_bytes()):
+        if peak := max(self._manifest.get("gpu_bytes", 0), peak_gpu_memory()):
             self._manifest["gpu_bytes"] = peak
         write_json(self.partial / MANIFEST, self._manifest)
 

@@ -17,7 +17,7 @@ from endtask.encoders.network import MASKED_LM, TASK, Network
 from endtask.objectives.base import Loss
 from endtask.objectives.stream import TextStream
 from endtask.task import Task
-from endtask.tokenization.word_alignment import WordStarts
+from endtask.tokenization.packed_texts import WordStarts
 
 
 class TaskObjective(ABC):

@@ -21,7 +21,7 @@ from endtask.records import Example
 from endtask.task import Audit, Task, audit
 from endtask.task.leaks import leaks_between
 from endtask.task.task import read_all
-from endtask.tokenization.entity_markers import likely_markers
+from endtask.tokenization.special_tokens import likely_markers
 
 if TYPE_CHECKING:
     from endtask.objectives.stream import TextStream
@@ -99,7 +99,7 @@ def check(settings: Settings) -> CheckResult:
     corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
     preflight(task, settings)
 
-    # Imported this late, for it takes seconds, which a slip in the data should not wait for.
+    # Imported late: it takes seconds, and errors in the data should come at once.
     from endtask.training.pretrain import pretrain_phase
     from endtask.weighting.meta.folds import groups_in
 

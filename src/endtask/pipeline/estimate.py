@@ -18,7 +18,7 @@ from endtask.corpus.sources import Source
 from endtask.io.machine import usable_cores
 from endtask.progress import bar
 from endtask.reporting.format import duration
-from endtask.retrieval.queries import papers_top_k, task_queries
+from endtask.retrieval.queries import build_queries, papers_top_k
 from endtask.selectors.base import Selector
 from endtask.task import Task
 
@@ -247,7 +247,7 @@ class RetrievalCost:
 
 def retrieval_cost(task: Task, corpus: Corpus | None, settings: Settings) -> RetrievalCost:
     """Return the cost up to packed text; memory depends on queries and K, not on the corpus."""
-    queries = _count_queries(task, settings)
+    queries = len(build_queries(task.train))  # key phrases take long to find and make about as many
     if corpus is None or not settings.select.part_class.selects:
         return RetrievalCost({"retrieve": 0.0, "pack": 0.0})
     size = _sample(corpus)
@@ -268,12 +268,6 @@ def retrieval_cost(task: Task, corpus: Corpus | None, settings: Settings) -> Ret
         retrieved=retrieved,
         selected=selected,
     )
-
-
-def _count_queries(task: Task, settings: Settings) -> int:
-    # Key phrases take long to find and make about as many queries.
-    full = settings.retrieve.model_copy(update={"query": "full"})
-    return len(task_queries(task, full, settings.task.columns).queries)
 
 
 def _budget_bytes(budget: SizeBudget | None, size: CorpusSize, retrieved: float) -> float:

@@ -10,16 +10,16 @@ from typing import Any
 
 from endtask.config import SelectSettings, Settings
 from endtask.corpus import Corpus
-from endtask.corpus.sources import HUB_PREFIX, find_files
+from endtask.corpus.sources import HUB_PREFIX
 from endtask.encoders.checkpoint_files import hub_folder
 from endtask.errors import InputError
-from endtask.io.digests import file_digest, fingerprint
+from endtask.io.digests import fingerprint
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
 from endtask.io.nested import flatten
 from endtask.task import Task
-from endtask.task.stored import read_task
+from endtask.task.task import read_task
 
-EXTERNAL_INPUTS = ("task", "corpus", "unlabelled", "selection", "aligned", "tokenizer", "checkpoint")
+EXTERNAL_INPUTS = ("task", "corpus", "selection", "aligned", "tokenizer", "checkpoint")
 TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
 
 
@@ -33,7 +33,6 @@ def requested_inputs(settings: Settings) -> dict[str, Any]:
     return {
         "task": _requested_task(settings),
         "corpus": {"corpus": settings.corpus.model_dump(mode="json")} if has_corpus else None,
-        "unlabelled": _path(settings.retrieve.unlabelled),
         "selection": _path(_selector_path(settings)),
         "aligned": _requested_aligned(settings),
         "tokenizer": _path(settings.tokenizer.path or settings.model.path),
@@ -47,7 +46,6 @@ def input_path(settings: Settings, name: str) -> str:
         "task": ", ".join(task.path for task in (settings.task, *settings.tasks.values())),
         "corpus": ", ".join(source.path for source in settings.corpus.sources),
         "aligned": ", ".join(source.path for source in settings.aligned.sources),
-        "unlabelled": settings.retrieve.unlabelled,
         "selection": _selector_path(settings),
         "tokenizer": settings.tokenizer.path or settings.model.path,
         "checkpoint": settings.model.path,
@@ -94,11 +92,6 @@ def aligned_fingerprint(settings: Settings) -> str:
     if not settings.reads_aligned:
         return "none"
     return Corpus.aligned(settings.aligned, settings.corpus).fingerprint()
-
-
-def unlabelled_fingerprint(path: str | None) -> str:
-    """Return a digest of the files of unlabelled task texts."""
-    return "none" if path is None else fingerprint([file_digest(file) for file in find_files(path).paths])
 
 
 def tokenizer_fingerprint(settings: Settings) -> str:

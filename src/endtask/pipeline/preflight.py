@@ -31,8 +31,8 @@ def preflight(
 
 
 def _check_text(task: Task, settings: Settings) -> None:
-    from endtask.tokenization.entity_markers import check_markers
     from endtask.tokenization.packing import check_no_windows_of_pairs
+    from endtask.tokenization.special_tokens import check_markers
 
     check_no_windows_of_pairs(task, settings)
     check_markers(settings.tokenizer.entity_markers, settings.tokenizer.kind)

@@ -15,7 +15,7 @@ from endtask.corpus import Corpus
 from endtask.encoders.checkpoint_files import checkpoint_fingerprint
 from endtask.errors import InputError, TrainingError, a_few, did_you_mean
 from endtask.io.atomic import disk_error, remove_leftovers, write_text
-from endtask.io.lock import make_own_folder, run_lock
+from endtask.io.processes import make_own_folder, run_lock
 from endtask.io.run_layout import SETTINGS_FILE, STAGES
 from endtask.io.stage_folder import StageFolder, left_out, read_manifest
 from endtask.pipeline.inputs import (
@@ -28,7 +28,6 @@ from endtask.pipeline.inputs import (
     reads_corpus,
     selection_digest,
     tokenizer_fingerprint,
-    unlabelled_fingerprint,
 )
 from endtask.pipeline.preflight import preflight
 from endtask.pipeline.stage import Counts, RunData, stage_fingerprint, values_read
@@ -221,7 +220,6 @@ class Run:
         by_files: dict[str, Callable[[], str]] = {
             "task": lambda: self.task.combined_fingerprint,
             "corpus": lambda: self.corpus.fingerprint() if self.corpus else "none",
-            "unlabelled": lambda: unlabelled_fingerprint(settings.retrieve.unlabelled),
             "selection": lambda: selection_digest(settings),
             "aligned": lambda: aligned_fingerprint(settings),
             "tokenizer": lambda: tokenizer_fingerprint(settings),

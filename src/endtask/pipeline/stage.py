@@ -67,7 +67,7 @@ class Stage(ABC):
 
 
 SCHEMA_VERSION = 1
-"""Raise it when a default value or the meaning of a setting changes: older stages are then made anew."""
+"""Raise it when a default value or the meaning of a setting changes: older stages are then redone."""
 
 
 def stage_fingerprint(stage: Stage, settings: Settings, inputs: Mapping[str, str]) -> str:

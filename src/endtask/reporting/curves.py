@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from markupsafe import Markup
 
 from endtask.reporting import format as shown
@@ -106,41 +103,21 @@ def _pretrain_title(kind: str, names: list[str]) -> str:
     return f"{title}, {_objective(names[0])}" if len(names) == 1 else title
 
 
-@dataclass(frozen=True)
-class ObjectiveRow:
-    """One part of training; only pre-training objectives have counts, and only learned weights are shown."""
-
-    part: str
-    learns: str
-    reads: str
-    split: str
-    labels: bool
-    steps: int | None
-    tokens: int | None
-    matmul_flops: float | None
-    weight: float | None
-
-
-def objective_rows(run: RunFolder) -> list[ObjectiveRow]:
-    """Return all parts of training in order."""
+def objective_rows(run: RunFolder) -> list[Row]:
+    """Return all parts of training in order: the data of each, and the counts and last weight of objectives."""
     counts = run.counts("pretrain")
     weights = _last_weights(run)
-    return [_row(use, counts.get("objectives", {}), weights) for use in counts.get("uses", [])]
-
-
-def _row(use: dict[str, Any], counts: dict[str, dict[str, Any]], weights: dict[str, float]) -> ObjectiveRow:
-    own = counts.get(use["part"], {})
-    return ObjectiveRow(
-        use["part"],
-        use["learns"],
-        use["reads"],
-        use["split"],
-        use["labels"],
-        own.get("steps"),
-        own.get("tokens"),
-        own.get("matmul_flops"),
-        weights.get(use["part"]),
-    )
+    rows = []
+    for use in counts.get("uses", []):
+        own = counts.get("objectives", {}).get(use["part"], {})
+        rows.append(
+            {
+                **{key: use[key] for key in ("part", "learns", "reads", "split", "labels")},
+                **{key: own.get(key) for key in ("steps", "tokens", "matmul_flops")},
+                "weight": weights.get(use["part"]),
+            }
+        )
+    return rows
 
 
 def _last_weights(run: RunFolder) -> dict[str, float]:

@@ -18,7 +18,6 @@ _METRIC_NAMES = {
     "r2": "explained variance (R2)",
     "rmse": "root mean squared error",
     "span_f1": "span F1",
-    "strict_span_f1": "strict span F1",
     "span_precision": "span precision",
     "span_recall": "span recall",
     "exact_match": "exact match of whole texts",

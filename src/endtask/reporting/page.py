@@ -13,57 +13,22 @@ import jinja2
 from endtask.io.atomic import write_text
 from endtask.registry import task_types
 from endtask.reporting import format as shown
-from endtask.reporting.classes import ClassScores, Confusion, label_scores, span_scores
+from endtask.reporting import scores, selection
 from endtask.reporting.costs import stage_costs, total_cost
 from endtask.reporting.curves import finetune_charts, objective_rows, pretrain_charts
 from endtask.reporting.run_folder import RunFolder
-from endtask.reporting.scores import (
-    all_scores,
-    constant_prediction_note,
-    lines_of_auxiliary_tasks,
-    lines_of_test_sets,
-    majority_baseline,
-    metric_of,
-    notes_of,
-    scores_of_auxiliary_tasks,
-    scores_of_test_sets,
-    seed_rows,
-    verdict_of,
-)
-from endtask.reporting.selection import (
-    domain_sentence,
-    explain,
-    quality_sentence,
-    source_chart,
-    source_shares,
-    summarize_selection,
-)
 
 REPORT = "report.html"
 _MATRIX_LABELS = 20
 _MISTAKES = 20
 _FILTERS = (
-    shown.duration,
-    shown.count,
-    shown.size,
-    shown.flops,
-    shown.energy,
-    shown.share,
-    shown.score,
-    shown.metric_name,
-    shown.moment,
-    shown.plural,
-    shown.score_with_spread,
-    shown.metric_with_spread,
-)
-
-_PIPELINES = {
-    "numbers": ("text-classification", ', function_to_apply="none"'),
-    "label_sets": ("text-classification", ", top_k=None"),
-    "tags": ("token-classification", ', aggregation_strategy="first"'),
-}
+    "duration", "count", "size", "flops", "energy", "share", "score", "metric_name", "moment", "plural",
+    "score_with_spread", "metric_with_spread",
+)  # fmt: skip
 
 Context = dict[str, Any]
+MODEL_FOLDER = '"path/to/this/folder"'
+"""Stands for the model's folder in the calls of task types."""
 
 
 def write_report(folder: Path) -> Path:
@@ -76,33 +41,38 @@ def write_report(folder: Path) -> Path:
 
 def verdict(folder: Path) -> str:
     """Return one sentence with the result of the run."""
-    return verdict_of(RunFolder(folder))
+    return scores.verdict_of(RunFolder(folder))
 
 
 def verdict_lines(folder: Path) -> list[str]:
     """Return the verdict, a line per test set (of several) and auxiliary task, and a note on constant predictions."""
     run = RunFolder(folder)
-    note = constant_prediction_note(run)
-    return [verdict_of(run), *lines_of_test_sets(run), *lines_of_auxiliary_tasks(run), *([note] if note else [])]
+    note = scores.constant_prediction_note(run)
+    return [
+        scores.verdict_of(run),
+        *scores.lines_of_test_sets(run),
+        *scores.lines_of_auxiliary_tasks(run),
+        *([note] if note else []),
+    ]
 
 
 def summary(folder: Path) -> dict[str, Any]:
     """Return the numbers of the report as plain values, for `--json`."""
     run = RunFolder(folder)
     costs = stage_costs(run)
-    baseline = majority_baseline(run)
+    baseline = scores.majority_baseline(run)
     return {
         "folder": str(folder),
         "task": run.task_name,
-        "verdict": verdict_of(run),
+        "verdict": scores.verdict_of(run),
         "finished": list(run.manifests),
         "missing": run.missing,
-        "metric": metric_of(run),
+        "metric": scores.metric_of(run),
         "results": run.results,
-        "seeds": [asdict(row) for row in seed_rows(run)],
+        "seeds": [asdict(row) for row in scores.seed_rows(run)],
         "majority_baseline": asdict(baseline) if baseline else None,
         "classes": [asdict(scores) for scores in _class_scores(run)],
-        "objectives": [asdict(row) for row in objective_rows(run)],
+        "objectives": objective_rows(run),
         "cost": {"total": total_cost(costs), "stages": [asdict(cost) for cost in costs]},
         "selection": run.counts("select") or None,
         "corpus": run.counts("retrieve").get("corpus"),
@@ -118,7 +88,7 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update({function.__name__: function for function in _FILTERS})
+    environment.filters.update({name: getattr(shown, name) for name in _FILTERS})
     return environment.get_template("page.html.jinja")
 
 
@@ -127,8 +97,8 @@ def _context(run: RunFolder) -> Context:
     costs = stage_costs(run)
     return {
         "run": run,
-        "verdict": verdict_of(run),
-        "notes": notes_of(run),
+        "verdict": scores.verdict_of(run),
+        "notes": scores.notes_of(run),
         "costs": costs,
         "total": total_cost(costs),
         **_corpus(run),
@@ -142,14 +112,14 @@ def _context(run: RunFolder) -> Context:
 
 
 def _corpus(run: RunFolder) -> Context:
-    selection = summarize_selection(run.selected())
-    shares = source_shares(run.counts("retrieve").get("corpus", {}), selection)
+    found = selection.summarize_selection(run.selected())
+    shares = selection.source_shares(run.counts("retrieve").get("corpus", {}), found)
     return {
         "sources": shares,
-        "selection_quality": quality_sentence(run.counts("select")),
-        "domain_drawn": domain_sentence(run.counts("select")),
-        "source_chart": source_chart(shares),
-        "pairs": explain(selection.best, run.examples("train")) if selection.best else [],
+        "selection_quality": selection.quality_sentence(run.counts("select")),
+        "domain_drawn": selection.domain_sentence(run.counts("select")),
+        "source_chart": selection.source_chart(shares),
+        "pairs": selection.explain(found.best, run.examples("train")) if found.best else [],
     }
 
 
@@ -158,29 +128,29 @@ def _type(run: RunFolder) -> type[Any]:
     return task_types.get(str(run.audit["type"]) if run.audit is not None else "text")
 
 
-def _confusion(run: RunFolder) -> Confusion:
+def _confusion(run: RunFolder) -> scores.Confusion:
     """Return the confusion matrix of a single-label task."""
-    return Confusion.count(run.predictions() if _type(run).form == "classes" else ())
+    return scores.Confusion.count(run.predictions() if _type(run).form == "classes" else ())
 
 
-def _class_scores(run: RunFolder) -> list[ClassScores]:
+def _class_scores(run: RunFolder) -> list[scores.ClassScores]:
     """Return the scores of each class, label or type of span."""
     if _type(run).form == "tags":
-        return span_scores(run.predictions(), run.audit["labels"] if run.audit else ())
-    return label_scores(run.predictions()) if _type(run).form == "label_sets" else _confusion(run).scores()
+        return scores.span_scores(run.predictions(), run.audit["labels"] if run.audit else ())
+    return scores.label_scores(run.predictions()) if _type(run).form == "label_sets" else _confusion(run).scores()
 
 
 def _results(run: RunFolder) -> Context:
     confusion = _confusion(run)
     return {
-        "all_scores": all_scores(run),
-        "test_sets": scores_of_test_sets(run),
-        "auxiliary_tasks": scores_of_auxiliary_tasks(run),
+        "all_scores": scores.all_scores(run),
+        "test_sets": scores.scores_of_test_sets(run),
+        "auxiliary_tasks": scores.scores_of_auxiliary_tasks(run),
         "class_scores": _class_scores(run),
         "class_noun": {"tags": "span", "label_sets": "label"}.get(_type(run).form, "class"),
-        "metric": metric_of(run),
-        "seeds": seed_rows(run),
-        "baseline": majority_baseline(run),
+        "metric": scores.metric_of(run),
+        "seeds": scores.seed_rows(run),
+        "baseline": scores.majority_baseline(run),
         "confusion": confusion,
         "matrix_fits": len(confusion.labels) <= _MATRIX_LABELS,
         "mistakes": confusion.mistakes(_MISTAKES),
@@ -204,13 +174,11 @@ def _versions(run: RunFolder) -> dict[str, str]:
 def _use(run: RunFolder) -> Context:
     """Return the parts of commands to copy, with the folder's name quoted for shell and Python."""
     pair = _type(run).second_text == "always"
-    pipeline, options = _PIPELINES.get(_type(run).form, ("text-classification", ""))
-    argument = '{"text": "first text", "text_pair": "second text"}' if pair else '"a text to classify"'
+    folder = json.dumps(str(run.path / "model"), ensure_ascii=False)
+    name, _, call = _type(run).card_call.partition(" = ")
+    text = '{"text": "first text", "text_pair": "second text"}' if pair else '"a text to classify"'
     return {
         "is_pair": pair,
-        "pipeline": pipeline,
-        "pipeline_options": options,
         "shell_folder": shlex.quote(str(run.path)),
-        "python_folder": json.dumps(str(run.path / "model"), ensure_ascii=False),
-        "python_argument": argument,
+        "python_call": f"{name} = {call.replace(MODEL_FOLDER, folder)}\nprint({name}({text}))",
     }

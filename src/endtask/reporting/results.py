@@ -13,12 +13,12 @@ from endtask.io.atomic import write_text
 from endtask.io.digests import fingerprint
 from endtask.io.run_layout import DEV_PREDICTIONS
 from endtask.io.stage_folder import own_version
-from endtask.records import Example
 from endtask.reporting.costs import stage_costs, total_cost
 from endtask.reporting.run_folder import RunFolder
 from endtask.reporting.scores import metric_of
 from endtask.task import Task, leaked_ids
 from endtask.task.targets import as_lists, targets
+from endtask.task.task import example_of
 
 FORMAT = 1
 # Settings that do not affect the results.
@@ -80,20 +80,8 @@ def _task(run: RunFolder) -> Task | None:
 
 
 def _stored_task(run: RunFolder, audit: Tree, auxiliary: str | None = None) -> Task:
-    splits = {split: [_example(row) for row in run.examples(split, auxiliary)] for split in audit["splits"]}
+    splits = {split: [example_of(row) for row in run.examples(split, auxiliary)] for split in audit["splits"]}
     return Task.from_examples(str(audit["name"]), splits, task_type=audit["type"], test_fraction=0)
-
-
-def _example(row: Tree) -> Example:
-    tokens = row.get("tokens")
-    return Example(
-        row["id"],
-        row["text"],
-        row["label"],
-        text_pair=row.get("text_pair"),
-        tokens=None if tokens is None else tuple(tokens),
-        part=row.get("part"),
-    )
 
 
 def _predictions(run: RunFolder, task: Task, split: str) -> Tree | None:

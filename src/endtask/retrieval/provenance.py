@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
-from endtask.io.parquet_lookup import nearest_of, nearest_value, rows_where
 from endtask.io.run_layout import QUERIES, QUERY_WORDS, RETRIEVED, SELECTION, SETTINGS_FILE
 from endtask.io.stage_folder import left_out, read_manifest
-from endtask.io.tables import read_rows
+from endtask.io.tables import nearest_of, nearest_value, read_rows, rows_where
 from endtask.records import Label
 from endtask.retrieval.words import words_of
 
@@ -45,11 +44,11 @@ class WordScore:
 
 @dataclass(frozen=True)
 class QueryExample:
-    """The example of a query; the run does not store unlabelled texts, so they have neither text nor label here."""
+    """The train example of a query."""
 
     id: str
-    text: str | None
-    label: Label | None
+    text: str
+    label: Label
 
 
 @dataclass(frozen=True)
@@ -167,8 +166,8 @@ def why_example(run: Path, example_id: str, *, top: int = 10) -> WhyExample:
     _require_stages(run)
     scorer = _scorer(run)
     query = next(_queries_of(run, [example_id]), None)
-    example = _examples(run, {example_id})[example_id]
-    if query is None and example.text is None:
+    example = _examples(run, {example_id}).get(example_id)
+    if example is None:
         raise _unknown_example(run, example_id)
     if query is None:
         return WhyExample(example, (), (), 0, 0, ())
@@ -239,15 +238,13 @@ def _scorer(run: Path) -> Bm25Scorer:
 
 
 def _examples(run: Path, wanted: Collection[str]) -> dict[str, QueryExample]:
-    """Return the train examples with these ids; where there is none, an example without text."""
-    found = {example_id: QueryExample(example_id, None, None) for example_id in wanted}
-    left = set(wanted)
+    """Return the train examples with these ids."""
+    found = {}
     for _, row in read_rows(run / "read" / "train.jsonl"):
-        if row["id"] in left:
+        if row["id"] in wanted:
             text = " ".join(row[key] for key in ("text", "text_pair") if row.get(key))
-            found[row["id"]] = QueryExample(row["id"], text, row.get("label"))
-            left.remove(row["id"])
-        if not left:
+            found[row["id"]] = QueryExample(row["id"], text, row["label"])
+        if len(found) == len(wanted):
             break
     return found
 

@@ -1,31 +1,21 @@
-"""Task texts as queries: removes entity markers, shortens long texts, merges equal queries.
-
-Unlabelled texts of the task (`retrieve.unlabelled`) are queries too, except those that are in dev or test.
-"""
+"""Task texts as queries: removes entity markers, shortens long texts, merges equal queries."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, groupby
-from pathlib import Path
-from typing import Any, Literal
+from itertools import groupby
+from typing import Literal
 
 import numpy as np
 
-from endtask.config import ColumnSettings, RetrieveSettings
-from endtask.corpus.reading import text_cell, text_column
-from endtask.corpus.sources import find_files, is_text_file
-from endtask.errors import InputError
-from endtask.io.tables import Row, read_lines, read_rows
 from endtask.records import Example
 from endtask.retrieval.words import LETTER, character_classes, fold, words_of
-from endtask.task import Task, normalize, remove_entity_markers
-from endtask.task.columns import Columns, find_columns
+from endtask.task import remove_entity_markers
 
 QueryMode = Literal["auto", "full", "rake"]
 
@@ -33,7 +23,6 @@ LONG_TEXT = 150
 """Words beyond which `auto` uses key phrases, as TLM does for its longest texts (reviews and articles)."""
 QUERY_WORDS = 64
 """Words of a query of key phrases."""
-_KEY = "retrieve.unlabelled"
 
 
 @dataclass(frozen=True)
@@ -50,36 +39,6 @@ class Query:
     def words(self) -> list[str]:
         """The words in order, repeats included."""
         return self.text.split(" ")
-
-
-@dataclass(frozen=True)
-class TaskQueries:
-    """The queries of a task, the number of texts without any word, and the unlabelled texts."""
-
-    queries: list[Query]
-    without_words: int
-    unlabelled: Unlabelled
-
-    def counts(self) -> dict[str, int]:
-        """Return the counts for a manifest."""
-        return {
-            "queries": len(self.queries),
-            "texts_without_words": self.without_words,
-            "unlabelled_texts": len(self.unlabelled.examples),
-            "unlabelled_texts_in_dev_or_test": self.unlabelled.held_back,
-        }
-
-
-def task_queries(task: Task, settings: RetrieveSettings, columns: ColumnSettings | None = None) -> TaskQueries:
-    """Build the queries of a task's train texts and of its unlabelled texts, which are read here."""
-    unlabelled = Unlabelled()
-    if settings.unlabelled is not None:
-        held_out = chain(task.splits.get("dev", ()), task.splits.get("test", ()))
-        unlabelled = read_unlabelled(settings.unlabelled, held_out, columns)
-    examples = (*task.train, *unlabelled.examples)
-    queries = build_queries(examples, mode=settings.query)
-    with_words = sum(len(query.example_ids) for query in queries)
-    return TaskQueries(queries, len(examples) - with_words, unlabelled)
 
 
 def build_queries(
@@ -120,76 +79,6 @@ def _words_of_query(text: str, mode: QueryMode, query_words: int) -> list[str]:
         best = [word for phrase, _ in key_phrases(text, count=query_words) for word in words_of(phrase)]
         return (best or words)[:query_words]
     return words
-
-
-@dataclass(frozen=True)
-class Unlabelled:
-    """Unlabelled texts as examples with an empty label, and the number that dev or test contains too."""
-
-    examples: tuple[Example, ...] = ()
-    held_back: int = 0
-
-
-def read_unlabelled(path: str, held_out: Iterable[Example], columns: ColumnSettings | None = None) -> Unlabelled:
-    """Read a file of texts (or a folder, or a glob), except those of the held-out examples.
-
-    A table is read by the task's column names where it has them, else by the usual names; each line of a text file is
-    a text. Ids are `unlabelled/<row>`, or `unlabelled/<file>#<row>` where there are several files.
-    """
-    if not path.strip():
-        raise InputError("the path is empty", key=_KEY)
-    forbidden = {normalize(text) for example in held_out for text in _forms(example)} - {""}
-    read = list(_read_all(path, columns or ColumnSettings()))
-    if not read:
-        raise InputError("contains no text", path=path, key=_KEY)
-    free = tuple(example for example in read if forbidden.isdisjoint(map(normalize, _forms(example))))
-    return Unlabelled(free, len(read) - len(free))
-
-
-def _forms(example: Example) -> list[str]:
-    """Return the texts of an example that may occur elsewhere: its text, its second text, both together."""
-    if not example.text_pair:
-        return [example.text]
-    return [example.text, example.text_pair, f"{example.text} {example.text_pair}"]
-
-
-def _read_all(path: str, named: ColumnSettings) -> Iterator[Example]:
-    found = find_files(path)
-    for file in found.paths:
-        prefix = "unlabelled/" if len(found.paths) == 1 else f"unlabelled/{found.label(file)}#"
-        for number, text, pair in _lines(file) if is_text_file(file) else _table(file, named):
-            yield Example(f"{prefix}{number}", text, "", text_pair=pair, path=str(file), row=number)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str, None]]:
-    return ((number, line, None) for number, line in read_lines(path) if line.strip())
-
-
-def _table(path: Path, named: ColumnSettings) -> Iterator[tuple[int, str, str | None]]:
-    columns: Columns | None = None
-    for number, row in read_rows(path):
-        columns = columns or _columns(row, named, path)
-        text = _cell(row, columns.text or columns.tokens or "", path, number)
-        pair = columns.text_pair if row.get(columns.text_pair or "") is not None else None
-        yield number, text, _cell(row, pair, path, number) if pair else None
-
-
-def _columns(row: Row, named: ColumnSettings, path: Path) -> Columns:
-    """Find the columns of text; these are other files than the task's, so its column names are optional."""
-    present = list(row)
-    given = {role: name for role, name in named.model_dump().items() if name in present}
-    found = find_columns(present, ColumnSettings(**given), str(path))
-    if found.text is not None or found.tokens is not None:
-        return found
-    return Columns(text=text_column(row, None, path=path, key=_KEY, hint="name it 'text', or as in task.columns.text"))
-
-
-def _cell(row: Row, column: str, path: Path, number: int) -> str:
-    """Return a cell's text; joins a list of tokens by blanks."""
-    value: Any = row.get(column)
-    if isinstance(value, list) and all(isinstance(token, str) for token in value):
-        return " ".join(value)
-    return text_cell(row, column, path=path, row_number=number)
 
 
 # Key phrases by RAKE (Rose, Engel, Cramer and Cowley 2010, "Automatic keyword extraction from individual documents"):

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from endtask.config import ColumnSettings, RetrieveSettings
+from endtask.config import RetrieveSettings
 from endtask.corpus import Corpus
 from endtask.errors import a_few
 from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
 from endtask.io.selection_table import list_array, write_batches, write_selection
 from endtask.progress import warn
-from endtask.retrieval.queries import Query, TaskQueries, papers_top_k, task_queries
+from endtask.retrieval.queries import Query, build_queries, papers_top_k
 from endtask.task import Task, remove_entity_markers
 
 if TYPE_CHECKING:  # these import Numba, which takes a while
@@ -44,7 +44,6 @@ def retrieve(
     corpus: Corpus | None,
     settings: RetrieveSettings,
     paths: RetrievePaths,
-    columns: ColumnSettings | None = None,
 ) -> dict[str, Any]:
     """Write the retrieved passages (none without a corpus); returns counts for the manifest."""
     if corpus is None:
@@ -52,12 +51,11 @@ def retrieve(
         return {"passages": 0, "corpus": {"passages": 0, "bytes": 0}}
     from endtask.retrieval.bm25.score import number_terms, rank_passages  # Numba takes a while to import
 
-    of_task = task_queries(task, settings, columns)
-    joined, words = _read(task, corpus, of_task, settings, paths)
+    queries = build_queries(task.train, mode=settings.query)
+    joined, words = _read(task, corpus, queries, settings, paths)
     if unknown := joined.unknown_exclusions:
         named = a_few(map(repr, unknown), 3)
         warn(f"corpus.exclude: {len(unknown):,} of its ids are not in the corpus ({named})")
-    queries = of_task.queries
     top_k = papers_top_k(len(task.train), settings.top_k)
     terms = number_terms(words, [query.words for query in queries])
     folder = paths.scratch / "rankings"
@@ -69,8 +67,9 @@ def retrieve(
     # A later run over a changed corpus can reuse shards; only a killed run over the same corpus can reuse rankings.
     shutil.rmtree(folder, ignore_errors=True)
     return {
-        **_counts(joined, of_task),
+        **_counts(joined),
         "queries": len(queries),
+        "texts_without_words": len(task.train) - sum(len(query.example_ids) for query in queries),
         "passages": passages,
         "top_k": top_k,
         "k1": K1,
@@ -90,13 +89,13 @@ def evaluation_texts(task: Task) -> Iterator[str]:
 
 
 def _read(
-    task: Task, corpus: Corpus, of_task: TaskQueries, settings: RetrieveSettings, paths: RetrievePaths
+    task: Task, corpus: Corpus, queries: Sequence[Query], settings: RetrieveSettings, paths: RetrievePaths
 ) -> tuple[JoinedCorpus, tuple[str, ...]]:
     """Run pass 1; returns the corpus and the words of all queries."""
     from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
 
     filtered = list(evaluation_texts(task)) if settings.contamination_filter else []
-    words = (word for query in of_task.queries for word in query.words)
+    words = (word for query in queries for word in query.words)
     spec = ScanSpec.of(words, filtered)
     joined = read_corpus(corpus, spec, paths.scratch / "shards", workers=paths.workers)
     return joined, spec.words
@@ -161,10 +160,9 @@ def _write_sizes(joined: JoinedCorpus, path: Path) -> None:
         aside.write_bytes(content.getvalue())
 
 
-def _counts(joined: JoinedCorpus, of_task: TaskQueries) -> dict[str, Any]:
+def _counts(joined: JoinedCorpus) -> dict[str, Any]:
     total = joined.statistics.total
     return {
-        **of_task.counts(),
         "dropped_by_contamination_filter": joined.contaminated,
         "unknown_exclusions": list(joined.unknown_exclusions),
         "passages_scored": joined.scored,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
-from endtask.io.exit_with_parent import end_with
+from endtask.io.processes import end_with
 from endtask.progress import set_quiet
 
 Job = dict[str, Any]

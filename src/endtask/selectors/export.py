@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from endtask.errors import InputError, did_you_mean
-from endtask.io.compressed_output import atomic_compressed_file
-from endtask.io.compression import COMPRESSIONS, bare_suffix
+from endtask.io.compression import COMPRESSIONS, atomic_compressed_file, bare_suffix
 from endtask.io.run_layout import SELECTION, SETTINGS_FILE
 from endtask.io.selection_table import read_batches, read_statistics
 from endtask.io.stage_folder import left_out

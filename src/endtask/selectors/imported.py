@@ -21,7 +21,7 @@ from endtask.records import Document
 from endtask.records import Selected as Passage
 from endtask.selectors.base import PartConfig, RunContext, Selected, Selector, by_bm25_rank, selectors, write_rows
 from endtask.task import Task
-from endtask.task.cells import as_number
+from endtask.task.columns import as_number
 
 _ALL_ROWS = "imported.parquet"
 _BUDGETS = "null selects all rows; 300MB or 50000passages select the best of it"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from endtask.encoders.checkpoint_files import without_bars
 from endtask.errors import InputError, did_you_mean_path
 from endtask.io.run_layout import MODEL_FACTS, TASKS
+from endtask.records import batched
 from endtask.registry import task_types
 from endtask.task_types.base import Answer, LabelSet, Prediction, Score, Tagged
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["Answer", "LabelSet", "Prediction", "Predictor", "Score", "Tagged", "in_batches", "load", "takes_pairs"]
+__all__ = ["Answer", "LabelSet", "Prediction", "Predictor", "Score", "Tagged", "load", "takes_pairs"]
 
 _WINDOW_BATCH = 32
 Text = str | tuple[str, str] | list[str]
@@ -145,7 +146,7 @@ class Predictor:
         """Yield the same predictions batch by batch, so that the texts need not fit in memory."""
         if isinstance(texts, str):
             raise TypeError("give a list of texts, not a single string")
-        yield from self.stream_batches(in_batches(texts, batch_size))
+        yield from self.stream_batches(batched(texts, batch_size))
 
     def stream_batches(self, batches: Iterable[Sequence[Text]]) -> Iterator[Any]:
         """Yield the same predictions for texts that the caller has batched, such as those read so far."""
@@ -211,7 +212,7 @@ class Predictor:
 
     def _tag(self, words: list[tuple[str, ...]]) -> Iterator[Tagged]:
         """Tag texts whose words are joined by single blanks, as in training."""
-        from endtask.tokenization.word_alignment import NO_TOKEN, first_tokens
+        from endtask.tokenization.packed_texts import NO_TOKEN, first_tokens
 
         inputs: Any = self._tokenizer(
             [" ".join(text) for text in words],
@@ -234,20 +235,9 @@ class Predictor:
         return next((label for label in self.labels if label.lower() in ("o", "none")), self.labels[0])
 
     def _spans(self, words: Sequence[str], tags: Sequence[str]) -> tuple[dict[str, Any], ...]:
-        from endtask.evaluation.spans import scheme_of, spans_of
+        from endtask.evaluation.metrics.spans import scheme_of, spans_of
 
         found = spans_of(tags, scheme_of(self.labels))
         return tuple(
             {"type": kind, "start": start, "end": end, "text": " ".join(words[start:end])} for kind, start, end in found
         )
-
-
-def in_batches(texts: Iterable[Text], size: int) -> Iterator[list[Text]]:
-    """Yield lists of `size` texts; the last may be shorter.
-
-    >>> list(in_batches(["a", "b", "c"], 2))
-    [['a', 'b'], ['c']]
-    """
-    stream = iter(texts)
-    while batch := list(islice(stream, size)):
-        yield batch

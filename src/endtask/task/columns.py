@@ -1,9 +1,12 @@
-"""Which column of a task's table holds what: as named in the settings, else by the usual names."""
+"""The columns of a task's table, by the settings or by their usual names, and the values of cells."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from endtask.config import ColumnSettings
 from endtask.errors import InputError, nearest
@@ -37,7 +40,7 @@ class Columns:
 
 
 def find_columns(present: Sequence[str], wanted: ColumnSettings, path: str) -> Columns:
-    """The columns of one table; a column named in the settings must be there, others may be missing.
+    """Return the columns of a table; a column named in the settings must exist, others may be missing.
 
     >>> find_columns(["premise", "hypothesis", "label"], ColumnSettings(), "train.csv").text_pair
     'hypothesis'
@@ -54,7 +57,7 @@ def find_columns(present: Sequence[str], wanted: ColumnSettings, path: str) -> C
 
 
 def require_columns(columns: Columns, type_name: str, present: Sequence[str], path: str) -> None:
-    """Raise where the table lacks a column that this type of task needs."""
+    """Raise an InputError if the table lacks a column that this task type needs."""
     needed = task_types.get(type_name).columns
     for role in needed:
         if getattr(columns, role) is None:
@@ -63,7 +66,7 @@ def require_columns(columns: Columns, type_name: str, present: Sequence[str], pa
 
 
 def _find_pair(present: Sequence[str], text: str | None) -> tuple[str | None, str | None]:
-    """The first usual pair of columns that is there, the first of them being `text` where that is given."""
+    """Return the first usual pair of columns that exists; its first is `text`, if given."""
     for first, second in _PAIRS:
         if first in present and second in present and text in (None, first):
             return first, second
@@ -93,3 +96,67 @@ def _missing_usual(role: str, type_name: str, present: Sequence[str], path: str,
 def _list(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:20])
     return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "") if names else "none"
+
+
+_SHOWN = 40
+
+
+class WrongCell(ValueError):
+    """What is wrong with a cell; the caller knows the file and the row."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def as_class(value: str | bool | int | float) -> str:
+    """Return a class name; Parquet tables with gaps hold whole numbers as floats, so 1.0 and 1 are one class."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def as_number(value: Any) -> float | None:
+    """Return the finite number that a cell holds, or None."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or "_" in str(value):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a cell is empty."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def is_list(cell: Any) -> bool:
+    """Return whether a cell is a list, or was written as one."""
+    if isinstance(cell, str) and cell.startswith("[") and cell.endswith("]"):
+        try:
+            return isinstance(json.loads(cell), list)
+        except json.JSONDecodeError:
+            return cell[1:2] == "'"
+    return isinstance(cell, list | tuple)
+
+
+def split_cell(cell: str, column: str) -> list[Any]:
+    """Return the items of a cell: a JSON list, or words between blanks."""
+    if cell.startswith("[") and cell.endswith("]"):
+        try:
+            return list(json.loads(cell))
+        except json.JSONDecodeError:
+            if cell[1:2] == "'" or column == "labels":
+                how = '["a", "b"]' if column == "labels" else "JSON or between blanks"
+                raise WrongCell(f"the {column} {_short(cell)} are not a JSON list", f"write them as {how}") from None
+    return cell.split()
+
+
+def _short(cell: str) -> str:
+    return repr(cell if len(cell) <= _SHOWN else cell[:_SHOWN] + "...")

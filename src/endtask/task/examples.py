@@ -1,20 +1,20 @@
-"""Rows of a table turned into examples: the type of the task, its texts and its labels."""
+"""Turn rows of a table into examples: detect the task type, read texts and labels, check ids and labels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from endtask.errors import InputError, a_few
+from endtask.errors import InputError, a_few, nearest
 from endtask.io.tables import Row
 from endtask.records import Example
 from endtask.registry import task_types
-from endtask.task.cells import WrongCell, as_class, is_list, is_missing
-from endtask.task.columns import Columns
+from endtask.task.columns import Columns, WrongCell, as_class, is_list, is_missing
 from endtask.task.split_tables import Table
 
 _DELIMITERS = (";", "|", ",", "/", "\t")
+"""What often joins several labels of one cell."""
 _ROWS_SHOWN = 3
 
 
@@ -24,8 +24,8 @@ def detect_type(requested: str, columns: Columns, train: Table, *, label_delimit
         return requested
     labels = {number: row.get(columns.label) for number, row in train.rows} if columns.label else {}
     given = {number: label for number, label in labels.items() if not is_missing(label)}
-    types = sorted(map(task_types.get, task_types.names()), key=lambda one: one.detection_order)
-    return str(next(one.name for one in types if one().detect(columns, train, given, label_delimiter)))
+    types = sorted(map(task_types.get, task_types.names()), key=lambda found: found.detection_order)
+    return str(next(found.name for found in types if found().detect(columns, train, given, label_delimiter)))
 
 
 def read_examples(
@@ -41,7 +41,7 @@ def read_examples(
             label = task_type.label_cell(row, columns, label_delimiter)
             yield _read_example(row, label, f"{split}-{number}", columns, task_type, table.path, number)
         except WrongCell as found:
-            wrong[number] = found  # the others are read too, so that all can be mended at once
+            wrong[number] = found  # read on, so that one message names all wrong rows
     if wrong:
         (number, first), *others = wrong.items()
         message = f"{first}{_as_in([row for row, _ in others])}"
@@ -49,7 +49,7 @@ def read_examples(
 
 
 def _as_in(rows: Sequence[int]) -> str:
-    """Which further rows cannot be read.
+    """Return which other rows cannot be read.
 
     >>> _as_in([]), _as_in([7]), _as_in([2, 4, 5, 9])
     ('', '; row 7 cannot be read either', '; 4 more rows cannot be read either: 2, 4, 5, ...')
@@ -60,7 +60,7 @@ def _as_in(rows: Sequence[int]) -> str:
 
 
 def is_empty(example: Example) -> bool:
-    """Whether the text, or the second text of a pair, holds nothing but blanks."""
+    """Return whether the text, or the second text of a pair, is blank."""
     return not example.text.strip() or (example.text_pair is not None and not example.text_pair.strip())
 
 
@@ -121,6 +121,79 @@ def _check_delimiter(table: Table, split: str, columns: Columns, type_name: str,
     strings = [cell for cell in cells if isinstance(cell, str) and cell.strip() and not is_list(cell)]
     if split != "train" or not strings or any(delimiter in cell for cell in strings):
         return
-    other = next((candidate for candidate in _DELIMITERS if any(candidate in cell for cell in strings)), None)
+    other = next((sign for sign in _DELIMITERS if any(sign in cell for cell in strings)), None)
     hint = f"did you mean {other!r}?" if other else "type 'text' is for one label in each row"
     raise InputError(f"no row of column {columns.label!r} holds {delimiter!r}", path=table.path, key=key, hint=hint)
+
+
+Splits = Mapping[str, Sequence[Example]]
+
+
+def check_ids(splits: Splits) -> None:
+    """Raise an InputError for an id that occurs twice in a split."""
+    for examples in splits.values():
+        first_with_id: dict[str, Example] = {}
+        for example in examples:
+            first = first_with_id.setdefault(example.id, example)
+            if first is not example:
+                raise InputError(
+                    f"row {first.row} has the id {example.id!r} already",
+                    path=example.path or None,
+                    row=example.row or None,
+                    hint="ids are unique in a split; name another column with task.columns.id",
+                )
+
+
+def check_labels(splits: Splits, task_type: Any) -> None:
+    """Raise where train has nothing to learn, or dev or test have a class that train does not have."""
+    train = splits["train"]
+    values = task_type.label_values(train)
+    if len(values) < 2:
+        what = task_type.label_noun
+        found = f"only one {what}, {next(iter(values))!r}" if values else f"no {what} at all"
+        raise InputError(
+            f"train has {found}: there is nothing to learn",
+            path=train[0].path or None,
+        )
+    if task_type.labels_of_train_only:
+        for split in ("dev", "test"):
+            _check_known(splits.get(split, ()), split, sorted(str(value) for value in values))
+
+
+def _check_known(examples: Sequence[Example], split: str, known: Sequence[str]) -> None:
+    names = set(known)
+    unknown = [example for example in examples if example.label not in names]
+    if not unknown:
+        return
+    first = unknown[0]
+    raise InputError(
+        f"the label {first.label!r} does not occur in train;"
+        f" {len(unknown):,} of {len(examples):,} {split} rows have such labels",
+        path=first.path or None,
+        row=first.row or None,
+        hint=_unknown_hint(str(first.label), known, all_unknown=len(unknown) == len(examples)),
+    )
+
+
+def _joins(label: str, known: Sequence[str]) -> str | None:
+    """Return the delimiter of a label whose parts other labels have too.
+
+    >>> _joins("food;sport", ["sport;space", "food"]), _joins("a, b", ["a"])
+    (';', None)
+    """
+    for delimiter in _DELIMITERS[:3]:
+        parts = {part.strip() for name in known for part in name.split(delimiter)}
+        if delimiter in label and all(part.strip() in parts for part in label.split(delimiter)):
+            return delimiter
+    return None
+
+
+def _unknown_hint(label: str, known: Sequence[str], *, all_unknown: bool) -> str:
+    close = nearest(label, known)
+    if delimiter := _joins(label, known):
+        return f"several labels of one text? --set 'task.label_delimiter={delimiter}'"
+    if all_unknown and len(known) > 10:
+        return "the splits share no class, so no classifier can learn them"
+    if close:
+        return f"did you mean {close!r}?"
+    return f"train has {', '.join(known)}" if len(known) <= 10 else f"train has {len(known)} classes"

@@ -13,11 +13,11 @@ from endtask.registry import task_types
 from endtask.task.task import Task
 
 NO_WORD = -1
-"""What stands behind the last word of a row of tags."""
+"""The padding after the last word of a row of tags."""
 
 Answers = NDArray[Any]
-"""Class numbers (rows,) of texts and pairs, scores (rows,), 0 or 1 for each label (rows, labels), or tag numbers
-(rows, words of the longest row) with `NO_WORD` behind the last."""
+"""Class indices (rows,), scores (rows,), 0 or 1 for each label (rows, labels), or tag indices (rows, words of the
+longest row) padded with `NO_WORD`."""
 
 
 def targets(task: Task, split: str) -> Answers:
@@ -39,20 +39,8 @@ def numbered(answers: Sequence[Any], type_name: str, labels: Sequence[str]) -> A
     return array
 
 
-def named(answers: Answers, type_name: str, labels: Sequence[str]) -> list[Any]:
-    """Return the answers of an array by name, as a file holds them.
-
-    >>> named(np.array([[0, 1, 1]]), "multilabel", ("a", "b", "c"))
-    [['b', 'c']]
-    >>> named(np.array([[1, 0, -1]]), "token_classification", ("B", "O"))
-    [['O', 'B']]
-    """
-    names: list[Any] = task_types.get(type_name)().to_names(answers, labels)
-    return names
-
-
 def padded(rows: Sequence[Sequence[int]], width: int | None = None) -> Answers:
-    """Rows of different lengths as one table, filled up with `NO_WORD`."""
+    """Return rows of different lengths as one table, padded with `NO_WORD`."""
     longest = max((len(row) for row in rows), default=0) if width is None else width
     table = np.full((len(rows), longest), NO_WORD, dtype=np.int64)
     for index, row in enumerate(rows):
@@ -61,7 +49,7 @@ def padded(rows: Sequence[Sequence[int]], width: int | None = None) -> Answers:
 
 
 def ragged(table: Answers) -> list[list[int]]:
-    """The rows of a padded table without their filling."""
+    """Return the rows of a padded table without the padding."""
     rows: list[list[int]] = table.tolist()
     return [row[:length] for row, length in zip(rows, (table != NO_WORD).sum(axis=1).tolist(), strict=True)]
 
@@ -79,6 +67,6 @@ def from_lists(rows: Sequence[Any], type_name: str) -> Answers:
 
 
 def score_scale(task: Task) -> tuple[float, float]:
-    """Mean and standard deviation of train's scores, by which a model learns them; they differ, so it is not 0."""
+    """Return mean and standard deviation of train's scores, which standardize them for the model."""
     scores = [float(example.label) for example in task.train if isinstance(example.label, float)]
     return statistics.fmean(scores), statistics.pstdev(scores)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from endtask.config import Settings, TaskSettings
+from endtask.config.objectives import check_names
 from endtask.errors import InputError, did_you_mean
+from endtask.io.run_layout import TASKS
 from endtask.records import Example
 from endtask.registry import task_types
-from endtask.task.cells import WrongCell
-from endtask.task.checks import check_ids, check_labels
-from endtask.task.columns import Columns, find_columns, require_columns
+from endtask.task.columns import Columns, WrongCell, find_columns, require_columns
 from endtask.task.docstrings_task import NAME, NOTE, docstring_splits
-from endtask.task.examples import complete, detect_type, is_empty, read_examples
+from endtask.task.examples import check_ids, check_labels, complete, detect_type, is_empty, read_examples
 from endtask.task.split import carve, group_key
 from endtask.task.split_tables import HUB_PREFIX, SPLITS, TEST_SET, Table, read_hub_tables, read_tables, task_name
 
@@ -280,3 +280,67 @@ def _fingerprint(type_name: str, splits: Splits) -> str:
             content = (split, example.id, *texts, example.label, example.group, *part)
             state.update(json.dumps(content).encode() + b"\n")
     return state.hexdigest()
+
+
+_METADATA = "task.json"
+
+
+def task_files(task: Task) -> dict[str, bytes]:
+    """Return the files of a task, by name: its metadata, and one file of rows for each split.
+
+    >>> rows = [Example(str(n), f"text {n}", "even" if n % 2 == 0 else "odd") for n in range(40)]
+    >>> list(task_files(Task.from_examples("parity", {"train": rows})))
+    ['task.json', 'train.jsonl', 'dev.jsonl', 'test.jsonl']
+    """
+    metadata = {
+        "name": task.name,
+        "type": task.type,
+        "splits": list(task.splits),
+        "notes": task.notes,
+        "dropped": task.dropped,
+        "fingerprint": task.fingerprint,
+        **({"auxiliary": list(task.auxiliary)} if task.auxiliary else {}),
+    }
+    files = {_METADATA: json.dumps(metadata, indent=2)}
+    for split, examples in task.splits.items():
+        files[f"{split}.jsonl"] = "".join(f"{json.dumps(_row(example))}\n" for example in examples)
+    stored = {name: text.encode() for name, text in files.items()}
+    for name, auxiliary in task.auxiliary.items():
+        stored |= {f"{TASKS}/{name}/{file}": content for file, content in task_files(auxiliary).items()}
+    return stored
+
+
+def read_task(folder: Path) -> Task:
+    """Read a task from a folder of such files: the same examples, order and splits, and the same fingerprint."""
+    try:
+        metadata = json.loads((folder / _METADATA).read_bytes())
+        if not set(metadata["splits"]) <= set(SPLITS):  # before they become names of files
+            raise ValueError("names other splits")
+        splits = {split: list(_examples(folder / f"{split}.jsonl")) for split in metadata["splits"]}
+        type_name = metadata["type"]
+        found = Task.from_examples(metadata["name"], splits, task_type=type_name, dev_fraction=0, test_fraction=0)
+        if found.fingerprint != metadata["fingerprint"]:
+            raise ValueError("the rows differ from those that were written")
+        names = list(metadata.get("auxiliary", ()))
+        check_names(names, "tasks")  # before they become names of folders
+        auxiliary = {name: read_task(folder / TASKS / name) for name in names}
+        return replace(found, notes=tuple(metadata["notes"]), dropped=metadata["dropped"], auxiliary=auxiliary)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
+        reason = str(error) or type(error).__name__
+        raise InputError(f"the copy of the task is damaged: {reason}", path=folder) from None
+
+
+def _row(example: Example) -> dict[str, Any]:
+    return {key: value for key, value in asdict(example).items() if value is not None}
+
+
+def _examples(path: Path) -> Iterator[Example]:
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            yield example_of(json.loads(line))
+
+
+def example_of(row: Mapping[str, Any]) -> Example:
+    """Return an example from a row of JSON, which has lists where examples have tuples."""
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    return Example(**fields)

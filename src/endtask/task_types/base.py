@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from endtask.records import Example, Label
 from endtask.registry import task_types
-from endtask.task.cells import WrongCell
+from endtask.task.columns import WrongCell
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from endtask.encoders.base import Encoder
     from endtask.encoders.batch import TextBatch
-    from endtask.evaluation.baseline_model import BaselineModel
+    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.stream import TextStream
     from endtask.objectives.task_losses import TaskObjective
@@ -185,7 +185,7 @@ class TaskType:
 
     def commonest(self, task: Task) -> BaselineModel:
         """Return the model that gives the commonest answer of train; the first in alphabetical order of several."""
-        from endtask.evaluation.baseline_model import BaselineModel
+        from endtask.evaluation.baselines import BaselineModel
 
         counts = Counter(example.label for example in task.train)
         commonest = min(counts, key=lambda label: (-counts[label], label))

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.records import Example, Label
-from endtask.task.cells import WrongCell, as_class, is_list, is_missing, split_cell
+from endtask.task.columns import WrongCell, as_class, is_list, is_missing, split_cell
 from endtask.task_types.base import Answers, TaskType, task_types
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from endtask.evaluation.baseline_model import BaselineModel
+    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
@@ -107,7 +107,7 @@ class MultiLabel(TaskType):
         from sklearn.linear_model import LogisticRegression
         from sklearn.multiclass import OneVsRestClassifier
 
-        from endtask.evaluation.baseline_model import tfidf_models
+        from endtask.evaluation.baselines import tfidf_models
 
         models = (
             (

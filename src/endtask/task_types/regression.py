@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from endtask.errors import InputError
 from endtask.records import Example, Label
-from endtask.task.cells import WrongCell, as_number, is_missing
+from endtask.task.columns import WrongCell, as_number, is_missing
 from endtask.task_types.base import Answers, TaskType, task_types
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from endtask.evaluation.baseline_model import BaselineModel
+    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
@@ -96,7 +96,7 @@ class Regression(TaskType):
         return Score(outputs[0])
 
     def commonest(self, task: Task) -> BaselineModel:
-        from endtask.evaluation.baseline_model import BaselineModel
+        from endtask.evaluation.baselines import BaselineModel
         from endtask.task.targets import targets
 
         mean = float(np.mean(targets(task, "train")))
@@ -105,7 +105,7 @@ class Regression(TaskType):
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         from sklearn.linear_model import Ridge
 
-        from endtask.evaluation.baseline_model import tfidf_models
+        from endtask.evaluation.baselines import tfidf_models
 
         models = ((Ridge(alpha=penalty), f"ridge regression (alpha={penalty:g})") for penalty in (0.1, 1.0, 10.0))
         return tfidf_models(task, models, lambda found: found.astype(np.float64))

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.records import Label
-from endtask.task.cells import WrongCell, as_class, is_missing
+from endtask.task.columns import WrongCell, as_class, is_missing
 from endtask.task_types.base import Answers, TaskType, task_types
 
 if TYPE_CHECKING:
-    from endtask.evaluation.baseline_model import BaselineModel
+    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
@@ -76,7 +76,7 @@ class Text(TaskType):
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         from sklearn.linear_model import LogisticRegression
 
-        from endtask.evaluation.baseline_model import tfidf_models
+        from endtask.evaluation.baselines import tfidf_models
 
         models = (
             (LogisticRegression(C=strength, max_iter=2000), f"logistic regression (C={strength:g})")

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.records import Example, Label
-from endtask.task.cells import WrongCell, as_class, split_cell
+from endtask.task.columns import WrongCell, as_class, split_cell
 from endtask.task_types.base import Answers, TaskType, task_types
 from endtask.task_types.multilabel import names_in_lists
 
 if TYPE_CHECKING:
-    from endtask.evaluation.baseline_model import BaselineModel
+    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.stream import TextStream
     from endtask.objectives.task_losses import TaskObjective
@@ -35,7 +35,7 @@ class TokenClassification(TaskType):
     one_label = True
     label_noun = "tag"
     dimensions = 2
-    preferred_metrics: ClassVar[tuple[str, ...]] = ("span_f1", "strict_span_f1", "accuracy", "exact_match")
+    preferred_metrics: ClassVar[tuple[str, ...]] = ("span_f1", "accuracy", "exact_match")
     card_title = "A tagger of words"
     card_pipeline = "token-classification"
     card_call = 'tag = pipeline("token-classification", "path/to/this/folder", aggregation_strategy="first")'
@@ -96,7 +96,7 @@ class TokenClassification(TaskType):
         from endtask.encoders.batch import IGNORED
         from endtask.objectives.task_losses import Tagging
         from endtask.task.targets import NO_WORD, targets
-        from endtask.tokenization.word_alignment import WordStarts
+        from endtask.tokenization.packed_texts import WordStarts
 
         answers = targets(task, split)
         known = answers[answers != NO_WORD]
@@ -114,7 +114,7 @@ class TokenClassification(TaskType):
 
     def commonest(self, task: Task) -> BaselineModel:
         """Return each word's commonest tag; a word that train does not have gets the tag of words outside spans."""
-        from endtask.evaluation.baseline_model import BaselineModel
+        from endtask.evaluation.baselines import BaselineModel
         from endtask.task.targets import padded
 
         number = {tag: index for index, tag in enumerate(task.labels)}
@@ -132,7 +132,7 @@ class TokenClassification(TaskType):
         return BaselineModel(predict, "each word's commonest tag in train")
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
-        from endtask.evaluation.baseline_model import word_models
+        from endtask.evaluation.baselines import word_models
 
         return word_models(task)
 
@@ -154,7 +154,7 @@ def as_words(value: Any, column: str) -> tuple[str, ...]:
 
 def default_tag(task: Task) -> str:
     """Return the tag of a word about which nothing is known."""
-    from endtask.evaluation.spans import scheme_of
+    from endtask.evaluation.metrics.spans import scheme_of
 
     counts = Counter(tag for example in task.train if isinstance(example.label, tuple) for tag in example.label)
     outside = {"bio": "O", "ends": "none"}.get(scheme_of(task.labels), "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.corpus.passages import sentence_starts
-from endtask.records import Document
+from endtask.records import Document, batched
 from endtask.tokenization.packed_texts import PackedTexts, Ragged, save_array, write_packed
 from endtask.tokenization.word_spans import NO_LETTER, SIGN, TokenSpans, initial_finder, word_spans
 
@@ -82,8 +81,8 @@ _BATCH = 500
 class TextEncoder(Protocol):
     """Encodes the texts of documents as tokens."""
 
-    def __call__(self, documents: list[Document], texts: list[str]) -> list[list[Tokens]]:
-        """Return one or several tokenizations of each text."""
+    def __call__(self, documents: list[Document], texts: list[str]) -> list[Tokens]:
+        """Return the tokens of each text."""
         ...
 
 
@@ -106,11 +105,11 @@ def pack_aligned(
 
 
 def plain_encoder(tokenizer: PreTrainedTokenizerFast) -> TextEncoder:
-    """Return an encoder that tokenizes every text once, without sampling."""
+    """Return an encoder that tokenizes without sampling."""
 
-    def encode(documents: list[Document], texts: list[str]) -> list[list[Tokens]]:
+    def encode(documents: list[Document], texts: list[str]) -> list[Tokens]:
         encodings = tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
-        return [[(encoding.ids, encoding.offsets)] for encoding in encodings]
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     return encode
 
@@ -130,14 +129,13 @@ class _Packing:
     def texts(self, documents: Iterable[Document]) -> Iterator[tuple[list[int], int]]:
         """Yield the token ids of each text, for `write_packed`."""
         initial = initial_finder(self.tokenizer)
-        stream, last, number = iter(documents), None, -1
-        while chunk := list(islice(stream, _BATCH)):
+        last, number = None, -1
+        for chunk in batched(documents, _BATCH):
             texts = [document.text for document in chunk]
-            for document, tokenizations in zip(chunk, self.encode(chunk, texts), strict=True):
+            for document, tokens in zip(chunk, self.encode(chunk, texts), strict=True):
                 if last != (last := document_key(document)):
                     number += 1
-                for tokens in tokenizations:
-                    yield from self._split(document, number, tokens, initial)
+                yield from self._split(document, number, tokens, initial)
 
     def _split(
         self, document: Document, number: int, tokens: Tokens, initial: Callable[[str], int]

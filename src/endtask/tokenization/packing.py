@@ -17,11 +17,18 @@ from endtask.progress import bar, say, warn
 from endtask.records import Document, Example
 from endtask.task import Task
 from endtask.tokenization.aligned_texts import pack_aligned
-from endtask.tokenization.entity_markers import add_markers, marker_pattern
-from endtask.tokenization.packed_texts import PackedTexts, Texts, pack_examples, pack_passages, pack_windows
+from endtask.tokenization.packed_texts import (
+    PackedTexts,
+    Texts,
+    WordStarts,
+    pack_examples,
+    pack_passages,
+    pack_tagged,
+    pack_windows,
+)
+from endtask.tokenization.special_tokens import add_markers, marker_pattern
 from endtask.tokenization.subword_sampling import sampling_encoder
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
-from endtask.tokenization.word_alignment import WordStarts, pack_tagged
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -137,6 +144,7 @@ def tokenizer_for(
     *,
     domain: Path | None = None,
     aligned: Iterable[Document] = (),
+    most_texts: int | None = None,
 ) -> PreTrainedTokenizerFast:
     """Return the tokenizer that the settings name, or that of the model they name, or learn one."""
     given = given_tokenizer(settings)
@@ -145,7 +153,7 @@ def tokenizer_for(
     train, finetune = settings.pretrain, settings.finetune
     longest = max(train.max_length, train.task_max_length or 0, finetune.max_length)
     texts = TrainingTexts(task, selection, *([] if domain is None else [domain]), aligned=aligned)
-    return train_tokenizer(texts, settings.tokenizer, longest, seed=settings.seed)
+    return train_tokenizer(texts, settings.tokenizer, longest, most_texts=most_texts, seed=settings.seed)
 
 
 def given_tokenizer(settings: Settings) -> PreTrainedTokenizerFast | None:

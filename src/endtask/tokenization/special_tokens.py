@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from endtask.errors import InputError
 
 if TYPE_CHECKING:
     from tokenizers.processors import TemplateProcessing
@@ -65,3 +70,92 @@ class PairTemplate:
         """
         tokens = np.concatenate([self.before, first, self.between, second, self.after])
         return tokens, len(tokens) - len(self.after) - len(second) - self.of_second
+
+
+_KEY = "tokenizer.entity_markers"
+_HTML = re.compile(r"</?(?:a|b|br|div|em|h\d|i|li|p|span|strong|sub|sup|td|tr|u)>")
+"""HTML tags; special tokens cannot be markers either."""
+_LIKELY = re.compile(r"\[\[|\]\]|<<|>>|\{\{|\}\}|</?\w{1,12}>|\[/?[A-Z]\w{0,11}\]|@[A-Z]{2,12}\$")
+_MIN_FRACTION = 0.95
+"""Of the texts; a few may be truncated."""
+_MAX_PER_TEXT = 2.0
+"""What occurs more often is markup."""
+
+
+def check_markers(markers: Sequence[str], kind: str, special_tokens: Sequence[str] = SPECIAL_TOKENS) -> None:
+    """Raise an InputError for markers that a tokenizer of that kind cannot distinguish from other text.
+
+    >>> check_markers(["[[", "]]"], "wordpiece")
+    >>> check_markers(["[[", "[["], "wordpiece")
+    Traceback (most recent call last):
+        ...
+    endtask.errors.InputError: key 'tokenizer.entity_markers': '[[' is named twice
+    """
+    for position, marker in enumerate(markers):
+        if not marker or marker != marker.strip():
+            raise InputError(f"{marker!r} is empty or has blanks at its ends", key=_KEY, hint="blanks are never needed")
+        if marker in special_tokens:
+            raise InputError(f"{marker!r} is a special token already", key=_KEY)
+        if marker in markers[:position]:
+            raise InputError(f"{marker!r} is named twice", key=_KEY)
+        if kind == "bpe" and _names_bytes(marker):
+            raise InputError(
+                f"{marker!r} also encodes bytes of other letters in a bpe tokenizer",
+                key=_KEY,
+                hint="choose a marker of ASCII characters, such as '[[', or another tokenizer.kind",
+            )
+
+
+def marker_pattern(markers: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern of the markers, the longest first as in the tokenizer: `[[[` before `[[`.
+
+    >>> marker_pattern(["[[", "[[["]).findall("[[ a [[[ b")
+    ['[[', '[[[']
+    """
+    return re.compile("|".join(map(re.escape, sorted(markers, key=len, reverse=True))))
+
+
+def add_markers(tokenizer: PreTrainedTokenizerFast, markers: Sequence[str]) -> None:
+    """Make each marker one token of the tokenizer; new markers get ids at the end.
+
+    The tokenizer finds markers in the original text, before lower-casing. They are ordinary tokens, not special ones:
+    decoding returns them, and masked language modelling may mask them, which trains their embeddings. (The TLM authors'
+    code masks `[[` like any other text, as two brackets.) A marker is found inside words too, so plain lower-case words
+    make poor markers.
+    """
+    from tokenizers import AddedToken
+
+    kind = type(tokenizer.backend_tokenizer.model).__name__.lower()
+    check_markers(markers, kind, tokenizer.all_special_tokens)
+    tokenizer.add_tokens([AddedToken(marker, normalized=False, special=False) for marker in markers])
+    for marker in markers:
+        if len(tokenizer.encode(marker, add_special_tokens=False)) != 1:
+            raise InputError(f"{marker!r} cannot be one token of this tokenizer", key=_KEY)
+
+
+def _names_bytes(marker: str) -> bool:
+    """Return whether a byte-level vocabulary may have the same string for other text.
+
+    Its tokens write each byte as one character: the second byte of `ç` is written `§`.
+    """
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    return not marker.isascii() and set(marker) <= set(ByteLevel.alphabet())
+
+
+def likely_markers(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return strings such as `[[` that occur once or twice in nearly every text, in the order of the first text.
+
+    >>> likely_markers(["[[ aspirin ]] blocks << COX-1 >>", "<< p53 >> and [[ zinc ]], see [1]"])
+    ('[[', ']]', '<<', '>>')
+    >>> likely_markers(["<b>no</b> marker", "here"])
+    ()
+    """
+    found = [Counter(marker for marker in _LIKELY.findall(text) if _is_candidate(marker)) for text in texts]
+    present, times = Counter(name for counts in found for name in counts), sum(found, Counter[str]())
+    least = _MIN_FRACTION * len(texts)
+    return tuple(name for name in present if present[name] >= least and times[name] <= _MAX_PER_TEXT * present[name])
+
+
+def _is_candidate(marker: str) -> bool:
+    return marker not in SPECIAL_TOKENS and _HTML.fullmatch(marker) is None

@@ -20,7 +20,7 @@ from endtask.errors import InputError
 from endtask.records import Document
 from endtask.seeds import generator
 from endtask.tokenization.aligned_texts import TextEncoder, Tokens, plain_encoder
-from endtask.tokenization.entity_markers import marker_pattern
+from endtask.tokenization.special_tokens import marker_pattern
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -147,10 +147,10 @@ def sampling_encoder(
         return plain
     sampler = SubwordSampler(tokenizer, alpha)
 
-    def encode(documents: list[Document], texts: list[str]) -> list[list[Tokens]]:
+    def encode(documents: list[Document], texts: list[str]) -> list[Tokens]:
         encoded = plain(documents, texts)
         return [
-            [sampler(text, generator(seed, "subwords", document.id, 0))] if document.source in sources else tokens
+            sampler(text, generator(seed, "subwords", document.id, 0)) if document.source in sources else tokens
             for document, text, tokens in zip(documents, texts, encoded, strict=True)
         ]
 

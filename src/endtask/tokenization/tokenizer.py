@@ -13,8 +13,17 @@ from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
 from endtask.io.atomic import write_json
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
-from endtask.tokenization.entity_markers import add_markers, check_markers
-from endtask.tokenization.special_tokens import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNKNOWN, template_processor
+from endtask.tokenization.special_tokens import (
+    CLS,
+    MASK,
+    PAD,
+    SEP,
+    SPECIAL_TOKENS,
+    UNKNOWN,
+    add_markers,
+    check_markers,
+    template_processor,
+)
 from endtask.tokenization.vocabulary import VocabularySample, learn_bpe, learn_unigram, learn_wordpiece
 
 if TYPE_CHECKING:
@@ -33,13 +42,18 @@ _LEARN: dict[str, Callable[[VocabularySample, TokenizerSettings], Tokenizer]] = 
 
 
 def train_tokenizer(
-    texts: Iterable[str], settings: TokenizerSettings, max_length: int, *, seed: int = 0
+    texts: Iterable[str],
+    settings: TokenizerSettings,
+    max_length: int,
+    *,
+    most_texts: int | None = None,
+    seed: int = 0,
 ) -> PreTrainedTokenizerFast:
     """Learn a tokenizer from `texts`, which must not be a generator: they are read several times.
 
     The same texts, settings and seed give the same tokenizer, to the byte, in every process. Special tokens have the
     ids 0 to 4 in all kinds, entity markers the next ones. Every letter (in BPE, every byte) is a token, even if that
-    makes more than `vocab_size`. The seed matters only with `train_texts`, which draws a sample.
+    makes more than `vocab_size`. With `most_texts`, the seed draws a sample.
 
     >>> tokenizer = train_tokenizer(["a cat [[ sat ]]"], TokenizerSettings(entity_markers=("[[", "]]")), 32)
     >>> tokenizer.convert_ids_to_tokens(tokenizer("cat [[ sat ]]")["input_ids"])
@@ -50,7 +64,7 @@ def train_tokenizer(
     check_markers(settings.entity_markers, settings.kind)
     normalize = split_capitals if settings.spell_capitals else str
     learning = VocabularySample(
-        texts, limit=settings.train_texts, markers=settings.entity_markers, seed=seed, normalize=normalize
+        texts, limit=most_texts, markers=settings.entity_markers, seed=seed, normalize=normalize
     )
     if not any(text.strip() for text in learning):
         raise InputError("there is no text to learn a tokenizer from", key="tokenizer")

@@ -10,8 +10,7 @@ import numpy as np
 
 from endtask.config import TokenizerSettings
 from endtask.seeds import generator
-from endtask.tokenization.entity_markers import marker_pattern
-from endtask.tokenization.special_tokens import SPECIAL_TOKENS, UNKNOWN
+from endtask.tokenization.special_tokens import SPECIAL_TOKENS, UNKNOWN, marker_pattern
 from endtask.tokenization.unigram_trainer import learn_subwords
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from endtask.experiments.few_shot.trial_rows import FeatureCache, PredictionUnit
 from endtask.records import Example
 from endtask.seeds import derive
 from endtask.task import Task
-from endtask.tokenization.packed_texts import PackedTexts, pack_examples
-from endtask.tokenization.word_alignment import pack_tagged
+from endtask.tokenization.packed_texts import PackedTexts, pack_examples, pack_tagged
 from endtask.training.optimizer import Optimizer
 from tests.tiny import ARCHITECTURES, MAX_LENGTH, WORDS, make_texts, make_tokenizer, shake
 

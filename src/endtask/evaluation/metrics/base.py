@@ -23,20 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.config.section import PartConfig
-from endtask.registry import metrics
-
-__all__ = ["Answers", "Counted", "Form", "Metric", "Recomputed", "Values", "metrics"]
+from endtask.registry import metrics as metrics
 
 Answers = NDArray[Any]
-"""Of one run (rows, ...), as in task/targets.py."""
+"""Answers of one run (rows, ...), as in task/targets.py."""
 Values = NDArray[np.float64]
 Form = Literal["classes", "numbers", "label_sets", "tags"]
 """What an answer is: a class number, a number, 0 or 1 for each label, or a tag number for each word."""
 _SAMPLES_AT_ONCE = 64
+LARGEST_CHUNK = 2**21  # numbers held at a time
 
 
 class Counted(Protocol):
-    """Runs of one system whose scores follow from weights of the rows; what `weighted` returns adds up like weights."""
+    """Runs of one system, ready to be scored for many weights of the rows; `weighted` results add up like weights."""
 
     @property
     def draws_at_once(self) -> int:
@@ -68,7 +67,7 @@ class Metric:
     """Whether `evaluate.metric` may name it; a metric that is half of another, such as recall, is only reported."""
 
     class Config(PartConfig):
-        """Options of this metric, given beside `evaluate.metric`."""
+        """Options of this metric, in the section `evaluate`."""
 
     def __init__(
         self, form: Form, labels: Sequence[str] = (), *, positive: int = 1, options: PartConfig | None = None
@@ -117,3 +116,52 @@ class Recomputed:
             if len(rows):
                 scores[:, draw] = [self._compute(self._truth[rows], run[rows]) for run in self._predicted]
         return scores
+
+
+class RowSums:
+    """Scores that follow from weighted sums over rows.
+
+    Each column of `matrix` holds the statistics of one row; reshaped to `shape`, a weighted sum is what `score` takes,
+    with the draws as its last axis.
+
+    >>> hits = RowSums.of(np.array([[[1.0, 1.0], [0.0, 1.0]]]), first_by_second)
+    >>> hits.scores(hits.weighted(np.array([[1.0, 3.0], [1.0, 1.0]])))
+    array([[0.5 , 0.75]])
+    """
+
+    def __init__(self, matrix: Any, shape: tuple[int, ...], score: Callable[[NDArray[Any]], Values]) -> None:
+        self._matrix, self._shape, self.scores = matrix, shape, score
+
+    @classmethod
+    def of(cls, statistics: Values, score: Callable[[Values], Values]) -> RowSums:
+        """Return the sums of statistics (runs, rows, statistics); `score` takes (runs, statistics, draws)."""
+        runs, rows, count = statistics.shape
+        matrix = np.ascontiguousarray(statistics.transpose(0, 2, 1)).reshape(-1, rows)
+        return cls(matrix, (runs, count), score)
+
+    @property
+    def draws_at_once(self) -> int:
+        """How many weightings of the rows to hold in memory together."""
+        return max(1, LARGEST_CHUNK // int(sum(self._matrix.shape)))
+
+    def weighted(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """Return sums (*shape, draws) for weights (rows, draws)."""
+        sums: NDArray[Any] = self._matrix @ weights.astype(self._matrix.dtype, copy=False)
+        return sums.reshape(*self._shape, weights.shape[1])
+
+
+def ratio(above: Values, below: Values) -> Values:
+    """Return a quotient, and 0 where the denominator is 0."""
+    return np.divide(above, below, out=np.zeros_like(below, dtype=np.float64), where=below != 0)
+
+
+def first_by_second(sums: Values) -> Values:
+    """Return the first sum divided by the second."""
+    return ratio(sums[:, 0], sums[:, 1])
+
+
+@metrics.register("auto")
+class Auto(Metric):
+    """The default metric of the task's type, which `measure_of` looks up."""
+
+    forms: ClassVar[tuple[Form, ...]] = ()

@@ -36,7 +36,7 @@ from endtask.experiments.few_shot.trial_rows import PredictionUnits, pack_rows
 from endtask.experiments.record import Record, check_spec, read_record, record_file
 from endtask.experiments.scheduler import LOG, DeviceWorker, Job, JobEnd, StartWorker, check_devices, run_jobs
 from endtask.io.atomic import remove_leftovers
-from endtask.io.lock import make_own_folder, run_lock
+from endtask.io.processes import make_own_folder, run_lock
 from endtask.pipeline.run import Run
 from endtask.progress import bar, say
 from endtask.training.device import explained_memory_trouble

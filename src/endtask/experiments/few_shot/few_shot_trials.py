@@ -28,9 +28,8 @@ from endtask.objectives.base import BuiltObjective, Loss
 from endtask.objectives.task_losses import Classification, Tagging
 from endtask.seeds import derive
 from endtask.task.targets import NO_WORD
-from endtask.tokenization.packed_texts import PackedTexts
+from endtask.tokenization.packed_texts import PackedTexts, WordStarts
 from endtask.tokenization.sampling import BatchPlan
-from endtask.tokenization.word_alignment import WordStarts
 from endtask.training.finetune import END_TASK
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase

@@ -23,9 +23,8 @@ from endtask.seeds import derive
 from endtask.task import Task
 from endtask.task.targets import NO_WORD, Answers, numbered
 from endtask.task_types.token_classification import default_tag
-from endtask.tokenization.packed_texts import PackedTexts, runs
+from endtask.tokenization.packed_texts import PackedTexts, WordStarts, runs
 from endtask.tokenization.sampling import BatchPlan
-from endtask.tokenization.word_alignment import WordStarts
 
 _SMALLEST = 1e-7  # a probability of 0 would make the perplexity of all infinite
 

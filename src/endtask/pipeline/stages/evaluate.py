@@ -19,8 +19,7 @@ class Evaluate(Stage):
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Score all tasks."""
-        from endtask.evaluation.auxiliary_tasks import evaluate_auxiliary_tasks
-        from endtask.evaluation.evaluate import evaluate
+        from endtask.evaluation.evaluate import evaluate, evaluate_auxiliary_tasks
         from endtask.training.device import choose_device_context, explained_memory_trouble, move
         from endtask.training.initial_network import network_for
 

@@ -20,8 +20,8 @@ class Retrieve(Stage):
         return ("corpus", "retrieve")
 
     def inputs_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return the corpus, and unlabelled task texts."""
-        return ("corpus", "unlabelled")
+        """Return the corpus."""
+        return ("corpus",)
 
     def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
         """Return the same."""
@@ -36,4 +36,4 @@ class Retrieve(Stage):
         paths = RetrievePaths(stage.start(), stage.final.parent / SCRATCH, workers)
         # The corpus may be there for the domain's text alone.
         corpus = data.corpus if needs_corpus(settings.select) else None
-        return retrieve(data.task, corpus, settings.retrieve, paths, settings.task.columns)
+        return retrieve(data.task, corpus, settings.retrieve, paths)

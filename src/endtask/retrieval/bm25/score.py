@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from endtask.corpus import Corpus
 from endtask.errors import InputError
 from endtask.io.atomic import atomic_file
-from endtask.io.lock import run_lock
 from endtask.io.machine import usable_cores
+from endtask.io.processes import run_lock
 from endtask.progress import Advance, bar
 from endtask.retrieval.bm25.join import JoinedCorpus, JoinedShard
 from endtask.retrieval.bm25.scan import FULL_COUNT

@@ -66,9 +66,6 @@ def scoring_settings(settings: Settings) -> Settings:
         "model": _model_settings(settings, config, max_length),
         "pretrain": _pretrain_settings(settings, config, max_length),
         "finetune": FinetuneSettings(max_length=max_length),
-        "tokenizer": settings.tokenizer.model_copy(
-            update={"train_texts": min(_TOKENIZER_TEXTS, settings.tokenizer.train_texts or _TOKENIZER_TEXTS)}
-        ),
         "skip_pretraining": False,
         "compile": "graphs",  # a few minutes of a small network are over before it would be compiled
         "report_to": (),
@@ -205,7 +202,7 @@ def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Sett
     """Learn or load the tokenizer and tokenize each fold's rows; a resumed run reuses finished files."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / _LEARNED).exists():
-        tokenizer = tokenizer_for(task, retrieved, settings)
+        tokenizer = tokenizer_for(task, retrieved, settings, most_texts=_TOKENIZER_TEXTS)
         save_tokenizer(tokenizer, folder / TOKENIZER)
         write_json(folder / _LEARNED, {"vocabulary": len(tokenizer)})
     given = settings.tokenizer.model_copy(update={"path": str(folder / TOKENIZER)})

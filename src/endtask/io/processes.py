@@ -1,8 +1,10 @@
-"""Output folders: created, checked to be ours, and locked for one process."""
+"""Output folders locked for one process, and worker processes that exit with their parent."""
 
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,3 +48,17 @@ def make_own_folder(folder: Path, own_file: str) -> None:
             key="output_dir",
             hint="choose another --output",
         )
+
+
+_PAUSE = 0.5  # seconds
+
+
+def end_with(parent: int) -> None:
+    """Start a thread that exits this process when its parent is no longer `parent`; an orphan would hold locks."""
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_PAUSE)
+    os._exit(1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from endtask.errors import InputError
 from endtask.records import Example
 from endtask.task import Task
-from endtask.task.stored import read_task, task_files
+from endtask.task.task import read_task, task_files
 
 TEXTS = st.text(st.characters(), min_size=1, max_size=12).filter(str.strip)
 

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from endtask.errors import InputError
-from endtask.io.lock import run_lock
+from endtask.io.processes import run_lock
 
 TRY_LOCK = (
     "import sys; from pathlib import Path\n"
-    "from endtask.errors import InputError; from endtask.io.lock import run_lock\n"
+    "from endtask.errors import InputError; from endtask.io.processes import run_lock\n"
     "try:\n"
     "    with run_lock(Path(sys.argv[1])): print('got it')\n"
     "except InputError as error: print(error)\n"
 )
 HOLD_AND_DIE = (
-    "import os, sys; from pathlib import Path; from endtask.io.lock import run_lock\n"
+    "import os, sys; from pathlib import Path; from endtask.io.processes import run_lock\n"
     "with run_lock(Path(sys.argv[1])): os.kill(os.getpid(), 9)\n"
 )
 

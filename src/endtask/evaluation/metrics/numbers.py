@@ -8,11 +8,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.evaluation.metrics.base import Counted, Form, Metric, Values, metrics
-from endtask.evaluation.metrics.row_sums import RowSums, ratio
-from endtask.task.targets import Answers
-
-_LARGEST_CHUNK = 2**21
+from endtask.evaluation.metrics.base import (
+    LARGEST_CHUNK,
+    Answers,
+    Counted,
+    Form,
+    Metric,
+    RowSums,
+    Values,
+    metrics,
+    ratio,
+)
 
 
 class _OfValues(Metric):
@@ -33,7 +39,10 @@ class Pearson(_OfValues):
 
     @staticmethod
     def score(sums: Values) -> Values:
-        return _pearson(sums)
+        n, p, t, pp, tt, pt = np.moveaxis(sums, 1, 0)
+        left, right = n * pp - p * p, n * tt - t * t
+        known = (left > _noise(n * pp)) & (right > _noise(n * tt))
+        return ratio(np.where(known, n * pt - p * t, 0.0), np.sqrt(np.where(known, left * right, 1.0)))
 
 
 @metrics.register("r2")
@@ -42,7 +51,10 @@ class R2(_OfValues):
 
     @staticmethod
     def score(sums: Values) -> Values:
-        return _explained(sums)
+        n, _, t, pp, tt, pt = np.moveaxis(sums, 1, 0)
+        spread = tt - ratio(t * t, n)
+        known = spread > _noise(tt)
+        return np.where(known, 1.0 - ratio(pp - 2 * pt + tt, np.where(known, spread, 1.0)), 0.0)
 
 
 @metrics.register("rmse")
@@ -53,7 +65,8 @@ class Rmse(_OfValues):
 
     @staticmethod
     def score(sums: Values) -> Values:
-        return _error(sums)
+        n, _, _, pp, tt, pt = np.moveaxis(sums, 1, 0)
+        return np.sqrt(np.maximum(ratio(pp - 2 * pt + tt, n), 0.0))
 
 
 @metrics.register("spearman")
@@ -81,7 +94,7 @@ def value_sums(predicted: Answers, truth: Answers, score: Callable[[Values], Val
     # Far from 0 the sums of squares would lose the digits that count.
     centre = truth.mean()
     p, t = predicted - centre, np.broadcast_to(truth - centre, predicted.shape)
-    return RowSums(np.stack([np.ones_like(p), p, t, p * p, t * t, p * t], axis=-1), score)
+    return RowSums.of(np.stack([np.ones_like(p), p, t, p * p, t * t, p * t], axis=-1), score)
 
 
 class RankScores:
@@ -93,8 +106,8 @@ class RankScores:
     def __init__(self, predicted: Answers, truth: Answers, *, with_values: bool) -> None:
         self._predicted = [_Sorted(run) for run in predicted]
         self._truth = _Sorted(truth)
-        self._values = value_sums(predicted, truth, _pearson) if with_values else None
-        self.draws_at_once = max(1, _LARGEST_CHUNK // (8 * len(truth)))
+        self._values = value_sums(predicted, truth, Pearson.score) if with_values else None
+        self.draws_at_once = max(1, LARGEST_CHUNK // (8 * len(truth)))
 
     def weighted(self, weights: NDArray[Any]) -> Values:
         """Return the weights themselves: no sum over rows is enough."""
@@ -130,28 +143,6 @@ def _correlation(one: Values, other: Values, weights: Values) -> Values:
     other = other - ratio((weights * other).sum(axis=0), total)
     spread = np.sqrt((weights * one * one).sum(axis=0) * (weights * other * other).sum(axis=0))
     return ratio((weights * one * other).sum(axis=0), spread)
-
-
-def _pearson(sums: Values) -> Values:
-    """Return the correlation, 0 where one side is constant."""
-    n, p, t, pp, tt, pt = np.moveaxis(sums, 1, 0)
-    left, right = n * pp - p * p, n * tt - t * t
-    known = (left > _noise(n * pp)) & (right > _noise(n * tt))
-    return ratio(np.where(known, n * pt - p * t, 0.0), np.sqrt(np.where(known, left * right, 1.0)))
-
-
-def _explained(sums: Values) -> Values:
-    """Return R2."""
-    n, _, t, pp, tt, pt = np.moveaxis(sums, 1, 0)
-    spread = tt - ratio(t * t, n)
-    known = spread > _noise(tt)
-    return np.where(known, 1.0 - ratio(pp - 2 * pt + tt, np.where(known, spread, 1.0)), 0.0)
-
-
-def _error(sums: Values) -> Values:
-    """Return the root of the mean squared error."""
-    n, _, _, pp, tt, pt = np.moveaxis(sums, 1, 0)
-    return np.sqrt(np.maximum(ratio(pp - 2 * pt + tt, n), 0.0))
 
 
 def _noise(size: Values) -> Values:
