@@ -164,7 +164,10 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
         ({"finetune": {"seeds": []}}, "key 'finetune.seeds': must not be empty"),
         ({"finetune": {"seeds": [0, "a"]}}, "key 'finetune.seeds.1': must be a whole number, got 'a'"),
         ({"retrieve": {"top_k": 0}}, "key 'retrieve.top_k': must be greater than 0 or 'auto' or 'auto_large', got 0"),
-        ({"retrieve": {"top_k": "all"}}, "key 'retrieve.top_k': must be a whole number or 'auto' or 'auto_large', got 'all'"),
+        (
+            {"retrieve": {"top_k": "all"}},
+            "key 'retrieve.top_k': must be a whole number or 'auto' or 'auto_large', got 'all'",
+        ),
         ({"device": "gpu"}, "key 'device': must be 'auto', 'cpu', 'cuda' or 'mps', got 'gpu'"),
         ({"pretrain": {1: 2}}, "key 'pretrain.1': a key must be text, got 1"),
     ],
