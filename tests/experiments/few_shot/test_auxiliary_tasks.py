@@ -296,7 +296,7 @@ def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         data,
         folder / "run",
         corpus={"sources": []},
-        aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", linked_rows()))}], "span_labels": "bio"},
+        aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", linked_rows()))}]},
         select={"name": "none"},
         tasks={
             "twin": {"path": str(folder / "twin")},
@@ -307,7 +307,7 @@ def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "max_length": 32,
             "batch_size": 8,
             "weighting": "equal",
-            "objectives": {"links": {"kind": "hyperlinks"}},
+            "objectives": {"links": {"kind": "hyperlinks", "span_labels": "bio"}},
         },
     )
 

@@ -163,13 +163,13 @@ def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_kind(folder / "data", "token_classification"),
         folder / "run",
         corpus={"sources": []},
-        aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", linked_rows()))}], "span_labels": "bio"},
+        aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", linked_rows()))}]},
         select={"name": "none"},
         pretrain={
             "max_length": 32,
             "batch_size": 8,
             "weighting": "equal",
-            "objectives": {"links": {"kind": "hyperlinks"}},
+            "objectives": {"links": {"kind": "hyperlinks", "span_labels": "bio"}},
         },
     )
 
