@@ -97,7 +97,7 @@ def check_texts_exist(settings: Settings) -> None:
 
 def _check_folds(task: Task, settings: Settings) -> None:
     """Raise `InputError` where a train split cannot be cut into folds."""
-    from endtask.weighting.meta.folds import check_several_groups, groups_in
+    from endtask.weighting.folds import check_several_groups, groups_in
 
     if settings.skip_pretraining:
         return
