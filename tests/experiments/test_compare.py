@@ -287,7 +287,7 @@ def test_variants_with_other_rows_are_refused(toy_files: Path, tmp_path: Path, s
 def test_bad_places_and_data(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"holds other things \(thesis.txt\)"):
+    with pytest.raises(InputError, match=r"has other files \(thesis.txt\)"):
         compare(toy(toy_files, tmp_path / "taken"), TWO)
     with pytest.raises(InputError, match="absent"):
         compare(toy(tmp_path / "absent", tmp_path / "new"), TWO)

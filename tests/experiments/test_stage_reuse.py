@@ -136,7 +136,7 @@ def test_a_folder_of_other_things_is_left_to_the_run(make: Any, source: Path) ->
     (target.folder / "thesis.txt").write_text("mine")
     assert reuse_stages(target, [source]) == {}
     assert [entry.name for entry in target.folder.iterdir()] == ["thesis.txt"]
-    with pytest.raises(InputError, match="holds other things"):
+    with pytest.raises(InputError, match="has other files"):
         target.go(until="pack")
 
 

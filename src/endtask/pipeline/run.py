@@ -190,7 +190,7 @@ class Run:
                 raise
             if not stages[start].final.exists():
                 for name in STAGES[STAGES.index(start) :]:
-                    stages[name].put_back()
+                    stages[name].move_back()
                 write_text(file, settings)
                 with suppress(OSError):  # more than this redo's is in there
                     (self.folder / PREVIOUS).rmdir()
@@ -296,7 +296,7 @@ class Run:
         The last stage moves first: a kill in between leaves no stage after a missing one.
         """
         for name in reversed(STAGES[STAGES.index(start) :]):
-            stages[name].set_aside(self.folder / PREVIOUS)
+            stages[name].move_into(self.folder / PREVIOUS)
 
     def _report(self) -> None:
         from endtask.reporting.page import write_report
