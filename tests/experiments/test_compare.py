@@ -79,7 +79,7 @@ def test_variants_that_differ_in_fine_tuning_alone_share_pretraining(
 def test_the_run_itself_lends_what_it_did(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     from endtask.pipeline.run import Run
 
-    Run(toy(toy_files, tmp_path / "run")).go()
+    Run(toy(toy_files, tmp_path / "run")).execute()
     stubs.calls.clear()
     lenders = [tmp_path / "run", tmp_path / "absent"]
     outcome = compare(toy(toy_files, tmp_path / "out"), {"seeds": [0, 1], "baselines": []}, sources=lenders)
