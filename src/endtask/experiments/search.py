@@ -95,7 +95,7 @@ def _do_trial(record: Record, strategy: Strategy, number: int, settings: Setting
     try:
         # Two equal trials train once.
         reuse_stages(run, [record.folder / other.folder for other in result.finished])
-        run.go(until=LAST_STAGE)
+        run.execute(until=LAST_STAGE)
     except TrainingError as error:  # such as a learning rate too high: a result for these values, not the end
         trial = replace(trial, failure=str(error))
     trial = with_result(trial, run.folder)
@@ -126,7 +126,7 @@ def _finish(record: Record, settings: Settings, source: Run) -> SearchResult:
         raise InputError(f"no trial trained to its end; the first: {result.trials[0].failure}", path=record.folder)
     if record.outcome is None:
         say(f"trial {best.number + 1} is the best on dev; running it to its end in {best.folder}")
-        ended = _run_of(record.folder, best, settings, source).go()
+        ended = _run_of(record.folder, best, settings, source).execute()
         winner = {"number": best.number, "folder": best.folder, **ended.stages["evaluate"]}
         result = SearchResult.from_record(record.with_outcome(winner))
     write_search_page(result)

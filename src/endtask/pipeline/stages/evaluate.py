@@ -9,12 +9,12 @@ from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 
 
 class Evaluate(Stage):
-    """Scores and predictions."""
+    """Scores the models and stores their predictions."""
 
     name = "evaluate"
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return what decides on the scores."""
+        """Return the settings of the scores."""
         return ("evaluate.metric", "evaluate.positive_label", "evaluate.threshold")
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:

@@ -20,7 +20,7 @@ _COLUMNS = ("id", "text", "text_pair", "label", "tokens", "part")
 
 
 class Read(Stage):
-    """The rows and the audit of the task, and of auxiliary tasks."""
+    """Writes the rows and the audit of the task and of auxiliary tasks."""
 
     name = "read"
 
@@ -47,11 +47,11 @@ class Read(Stage):
 
 
 def _write_task(task: Task, folder: Path, prefix: str = "", leaks: Sequence[str] = ()) -> Counts:
-    """Write the audit and the rows of a task; returns the number of rows of each split."""
+    """Write the audit and the rows of a task. Return the number of rows of each split."""
     folder.mkdir(parents=True, exist_ok=True)
     findings = audit(task)
-    between = {"leaks_between_tasks": list(leaks)} if task.auxiliary else {}
-    write_json(folder / AUDIT, {**findings.to_dict(), **between})
+    leaks_between_tasks = {"leaks_between_tasks": list(leaks)} if task.auxiliary else {}
+    write_json(folder / AUDIT, {**findings.to_dict(), **leaks_between_tasks})
     for split, examples in task.splits.items():
         write_text(folder / f"{split}.jsonl", "".join(f"{_as_json(example)}\n" for example in examples))
     for problem in findings.problems:
