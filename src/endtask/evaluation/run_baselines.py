@@ -30,8 +30,8 @@ MOST_CHARACTERS = 100_000_000
 """Of train; linear models over more text would take minutes, and the run says that they were left out."""
 
 
-def write_baselines(task: Task, split: str, folder: Path) -> Tree:
-    """Write the answers of the majority and of linear models for dev and for the scored split; returns counts."""
+def write_baselines(task: Task, split: str, folder: Path) -> None:
+    """Write the answers of the majority and of linear models for dev and for the scored split."""
     started = time.monotonic()
     linear, note = _linear_models(task)
     rows = {"dev": task.dev, "scored": task.splits[split]}
@@ -42,10 +42,10 @@ def write_baselines(task: Task, split: str, folder: Path) -> Tree:
         }
         for model in (task.task_type.commonest(task), *linear)
     ]
-    write_json(folder / BASELINES, {"majority": answers[0], "linear": answers[1:], "note": note})
+    seconds = round(time.monotonic() - started, 2)
+    write_json(folder / BASELINES, {"majority": answers[0], "linear": answers[1:], "note": note, "seconds": seconds})
     if note is not None:
         warn(note)
-    return {"linear_models": len(linear), "seconds": round(time.monotonic() - started, 2)}
 
 
 def _linear_models(task: Task) -> tuple[list[BaselineModel], str | None]:

@@ -40,7 +40,7 @@ class Read(Stage):
         folder = stage.start()
         auxiliary, leaks = data.task.auxiliary, list(leaks_between(data.task))
         counts: Counts = _write_task(data.task, folder, leaks=leaks)
-        counts["baselines"] = write_baselines(data.task, scored_split(data.task), folder)
+        write_baselines(data.task, scored_split(data.task), folder)
         if auxiliary:
             counts[TASKS] = {
                 name: _write_task(task, folder / TASKS / name, f"{name}: ") for name, task in auxiliary.items()
