@@ -17,7 +17,7 @@ from endtask.errors import InputError
 from endtask.io.selection_table import write_selection
 from endtask.io.stage_folder import StageFolder
 from endtask.records import Document, Selected
-from endtask.reporting.costs import what_was_done
+from endtask.reporting.costs import stage_summary
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.packing import pack
@@ -353,4 +353,4 @@ def test_dev_is_scored_by_an_objective_that_learns_the_task(
     assert counts["dev"]["accuracy"] > 0
     assert counts["best_step"] % 10 == 0
     assert counts["best_step"] + 10 == counts["steps"] < counts["planned_steps"]  # one look that was no better
-    assert f"no better dev score since step {counts['best_step']}" in what_was_done("pretrain", counts)
+    assert f"no better dev score since step {counts['best_step']}" in stage_summary("pretrain", counts)

@@ -30,7 +30,7 @@ from endtask.training.phase_runner import Callback, TrainState, initial_state, r
 from endtask.training.reselect import count_reselection, packed_round, reselection_of, with_reselection
 from endtask.weighting.base import ExtraCost, Rule, WeightingContext, left_out_of_batches
 from endtask.weighting.equal import Equal
-from endtask.weighting.meta.folds import groups_in
+from endtask.weighting.folds import groups_in
 from endtask.weighting.sequence import split_steps
 
 WEIGHTS = "weights.safetensors"

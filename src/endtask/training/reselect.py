@@ -37,7 +37,7 @@ from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.budget_plan import StepCost
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import TrainState
-from endtask.weighting.meta.folds import Folds, part_numbers
+from endtask.weighting.folds import Folds, part_numbers
 
 LAYERS = ("last",)
 MASKS = 2
