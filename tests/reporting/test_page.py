@@ -73,7 +73,6 @@ def test_the_page_lies_in_the_run_and_says_the_verdict(make_run: MakeRun) -> Non
     assert said in text
     assert "1 of the 4 rows of test are also in train" in text
     assert "majority class (&#39;cat&#39;) scores 50.0; the model is 12.5 points above it [-12.5, 37.5]" in text
-    assert "--baseline tfidf" in text
 
 
 def test_every_section_has_its_figures(make_run: MakeRun) -> None:
