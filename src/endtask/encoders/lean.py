@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @encoders.register("lean")
 class Lean(ModernBert):
-    """ModernBERT over packed texts; the layers are in encoders/lean_layers.py."""
+    """ModernBERT without padding, with global layers only and no biases."""
 
     padded = False
     backends: ClassVar[tuple[Backend, ...]] = ("varlen", "flex", "padded")
