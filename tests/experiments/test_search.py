@@ -11,7 +11,8 @@ import pytest
 from endtask.config import Settings, load_settings
 from endtask.errors import InputError, TrainingError
 from endtask.experiments.record import read_record
-from endtask.experiments.search import RECORD, SearchResult, search
+from endtask.experiments.search import RECORD, search
+from endtask.experiments.search_result import SearchResult
 from endtask.experiments.search_space import GridSearch, OptunaSearch, search_space
 from endtask.io.stage_folder import read_manifest
 from tests.experiments.search_stubs import Stubs, toy

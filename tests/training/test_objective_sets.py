@@ -30,10 +30,10 @@ from endtask.training.optimizer import ADAM_BETA1, ADAM_EPSILON
 from endtask.training.pretrain import (
     BEST_PRETRAINED,
     WEIGHTS,
-    OwnDropout,
-    parts_of,
+    DropoutOverride,
     pretrain,
     pretrain_phase,
+    split_phase,
     total_state,
     weighting_context,
 )
@@ -275,7 +275,7 @@ def test_an_objective_of_a_sequence_may_have_its_own_warm_up(task: Task, packed:
     objectives = {"dapt": OBJECTIVES["dapt"], "tapt": {**OBJECTIVES["tapt"], "warmup_steps": 0}}
     train = {"weighting": "sequence", "objectives": objectives, "warmup_steps": 4, "learning_rate": 1e-3}
     settings = changed(run_settings, pretrain=train)
-    dapt, tapt = parts_of(replace(pretrain_phase(task, packed, settings), steps=20), settings)
+    dapt, tapt = split_phase(replace(pretrain_phase(task, packed, settings), steps=20), settings)
     assert [dapt.phase.rate_factor(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
     assert [tapt.phase.rate_factor(step) for step in range(2)] == [1.0, 0.9]
 
@@ -329,12 +329,12 @@ def test_objectives_may_each_have_their_dropout(task: Task, packed: Path, run_se
     phase = pretrain_phase(task, packed, settings)
     rates = {}
     for name, objective in phase.objectives.items():
-        assert isinstance(objective, OwnDropout)
+        assert isinstance(objective, DropoutOverride)
         objective.loss(phase.network, objective.batch(0))
         rates[name] = {part.p for part in phase.network.modules() if isinstance(part, torch.nn.Dropout)}
     assert rates == {"task": {0.4}, "tapt": {0.2}}
     alike = pretrain_phase(task, packed, with_objectives(run_settings, "equal"))
-    assert not any(isinstance(one, OwnDropout) for one in alike.objectives.values())
+    assert not any(isinstance(one, DropoutOverride) for one in alike.objectives.values())
 
 
 def test_an_objective_without_texts_is_named(task: Task, packed: Path, run_settings: Settings, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from endtask.config import Settings
-from endtask.encoders.base import markers_of
+from endtask.encoders.heads import markers_of
 from endtask.encoders.huggingface import save_classifier
 from endtask.encoders.network import TASK, Network
 from endtask.encoders.weights import load_weights

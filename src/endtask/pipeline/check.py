@@ -108,7 +108,7 @@ def check(settings: Settings) -> CheckResult:
 
     # Imported after the checks: it takes seconds, and errors in the data should appear at once.
     from endtask.training.pretrain import pretrain_phase
-    from endtask.weighting.meta.folds import groups_in
+    from endtask.weighting.folds import groups_in
 
     _check_aligned_files(settings)
     retrieval = retrieval_cost(task, corpus, settings)

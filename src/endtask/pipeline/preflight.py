@@ -93,7 +93,7 @@ def check_texts_exist(settings: Settings) -> None:
 
 def _check_folds(task: Task, settings: Settings) -> None:
     """Raise `InputError` if training needs folds of a train split that cannot be cut."""
-    from endtask.weighting.meta.folds import check_several_groups, groups_in
+    from endtask.weighting.folds import check_several_groups, groups_in
 
     if settings.skip_pretraining:
         return

@@ -30,4 +30,14 @@ class Evaluate(Stage):
         folder = stage.start()
         with explained_memory_trouble():
             auxiliary = evaluate_auxiliary_tasks(data.task, packed, weights, network, settings, folder, context)
-            return evaluate(data.task, packed, weights, network, settings, folder, context, auxiliary=auxiliary)
+            return evaluate(
+                data.task,
+                packed,
+                weights,
+                network,
+                settings,
+                folder,
+                context,
+                read=finished["read"],
+                auxiliary=auxiliary,
+            )

@@ -33,10 +33,14 @@ class Read(Stage):
         return ("task",)
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
-        """Write the rows of each split and the audit."""
+        """Write the rows of each split, the audit and the answers of the baselines."""
+        from endtask.evaluation.baselines import scored_split
+        from endtask.evaluation.run_baselines import write_baselines
+
         folder = stage.start()
         auxiliary, leaks = data.task.auxiliary, list(leaks_between(data.task))
         counts: Counts = _write_task(data.task, folder, leaks=leaks)
+        write_baselines(data.task, scored_split(data.task), folder)
         if auxiliary:
             counts[TASKS] = {
                 name: _write_task(task, folder / TASKS / name, f"{name}: ") for name, task in auxiliary.items()
