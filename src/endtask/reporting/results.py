@@ -36,7 +36,7 @@ def results_of(folder: str | Path) -> Tree:
     ids, which shows whether two runs predicted the same rows.
     """
     run = RunFolder(Path(folder))
-    task = _task(run)
+    task = stored_task(run)
     return {
         "format": FORMAT,
         "endtask": own_version(),
@@ -71,7 +71,7 @@ def check_results_file(file: Path) -> None:
         raise InputError("no such folder", path=file.parent, hint="make it first")
 
 
-def _task(run: RunFolder) -> Task | None:
+def stored_task(run: RunFolder) -> Task | None:
     """Return the task that the read stage stored."""
     if run.audit is None or "read" not in run.manifests:
         return None

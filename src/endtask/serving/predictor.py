@@ -9,6 +9,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from endtask.encoders.checkpoint_files import without_bars
 from endtask.errors import InputError, did_you_mean_path
 from endtask.io.run_layout import MODEL_FACTS, TASKS
@@ -80,6 +83,13 @@ def _type_of_model(config: Any) -> str | None:
         if found.per_token if per_token else found.problem_type == (config.problem_type or ""):
             return name
     return None
+
+
+def _best(probabilities: NDArray[np.float32]) -> tuple[list[float], list[int]]:
+    """Return the highest probability of each word, and the number of its tag; -1 for a word without any."""
+    highest = probabilities.max(-1, initial=0)
+    numbers = np.where(highest > 0, probabilities.argmax(-1), -1)
+    return highest.tolist(), numbers.tolist()
 
 
 @dataclass(frozen=True)
@@ -212,6 +222,22 @@ class Predictor:
 
     def _tag(self, words: list[tuple[str, ...]]) -> Iterator[Tagged]:
         """Tag texts whose words are joined by single blanks, as in training."""
+        for text, (certainties, numbers) in zip(words, map(_best, self._word_outputs(words)), strict=True):
+            tags = [self._outside if number < 0 else self.labels[number] for number in numbers]
+            yield Tagged(text, tuple(tags), tuple(certainties), self._spans(text, tags))
+
+    def tag_probabilities(self, texts: Iterable[Text], *, batch_size: int = 32) -> Iterator[NDArray[np.float32]]:
+        """Yield the probabilities (words, tags) of each text; all 0 for a word that was cut off."""
+        import torch
+
+        for batch in batched(texts, batch_size):
+            with torch.inference_mode():
+                yield from self._word_outputs(
+                    [tuple(text.split() if isinstance(text, str) else text) for text in batch]
+                )
+
+    def _word_outputs(self, words: list[tuple[str, ...]]) -> Iterator[NDArray[np.float32]]:
+        """Yield probabilities (words, tags), which are those of each word's first token."""
         from endtask.tokenization.packed_texts import NO_TOKEN, first_tokens
 
         inputs: Any = self._tokenizer(
@@ -222,12 +248,10 @@ class Predictor:
             return_offsets_mapping=True,
         )
         spans = inputs.pop("offset_mapping").numpy()
-        probabilities, numbers = self._model(**inputs).logits.softmax(-1).max(-1)  # (texts, tokens)
+        probabilities = self._model(**inputs).logits.softmax(-1).numpy()  # (texts, tokens, tags)
         for row, text in enumerate(words):
-            tokens = first_tokens(text, spans[row]).tolist()
-            tags = [self._outside if token == NO_TOKEN else self.labels[int(numbers[row, token])] for token in tokens]
-            certainty = [0.0 if token == NO_TOKEN else float(probabilities[row, token]) for token in tokens]
-            yield Tagged(text, tuple(tags), tuple(certainty), self._spans(text, tags))
+            tokens = first_tokens(text, spans[row])
+            yield np.where((tokens == NO_TOKEN)[:, None], 0, probabilities[row, tokens])
 
     @property
     def _outside(self) -> str:
