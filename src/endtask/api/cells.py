@@ -23,8 +23,10 @@ def plain_value(value: Any) -> Any:
     >>> [plain_value(cell) for cell in (numpy.int64(3), float("nan"), ("a", numpy.float64(0.5)), {"b", "a"})]
     [3, None, ['a', 0.5], ['a', 'b']]
     """
-    if value is None or isinstance(value, bool | int | str) or type(value).__name__ in _MISSING:
-        return value if value is None or isinstance(value, bool | int | str) else None
+    if value is None or type(value).__name__ in _MISSING:
+        return None
+    if isinstance(value, bool | int | str):
+        return str(value) if isinstance(value, str) else value
     if isinstance(value, float):
         return None if math.isnan(value) else float(value)
     if isinstance(value, Mapping):

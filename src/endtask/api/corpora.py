@@ -27,9 +27,7 @@ def source_settings(corpus: Any) -> list[dict[str, str]] | None:
     if not isinstance(corpus, list | tuple) or not corpus:
         return None
     found = [isinstance(entry, Path) or (isinstance(entry, str) and _exists(entry)) for entry in corpus]
-    if all(
-        one or (isinstance(entry, str) and _looks_like_path(entry)) for one, entry in zip(found, corpus, strict=True)
-    ):
+    if all(exists or _resembles_path(entry) for exists, entry in zip(found, corpus, strict=True)):
         return [_source(entry) for entry in corpus]
     if any(found):
         message = f"{sum(found):,} of {len(found):,} entries are paths, and this one is not"
@@ -48,13 +46,13 @@ def _exists(entry: str) -> bool:
     return Path(path).exists() or has_matches(path)
 
 
-def _looks_like_path(entry: str) -> bool:
+def _resembles_path(entry: Any) -> bool:
     """Return whether an entry is written like a path: no white space, and a known suffix or a glob.
 
-    >>> _looks_like_path("notes/*.txt"), _looks_like_path("absent.csv"), _looks_like_path("A text.")
+    >>> _resembles_path("notes/*.txt"), _resembles_path("absent.csv"), _resembles_path("A text.")
     (True, True, False)
     """
-    if len(entry) > _LONGEST_PATH or any(map(str.isspace, entry)):
+    if not isinstance(entry, str) or len(entry) > _LONGEST_PATH or any(map(str.isspace, entry)):
         return False
     return bare_suffix(Path(entry)) in (*ROW_SUFFIXES, *TEXT_SUFFIXES) or "*" in entry
 

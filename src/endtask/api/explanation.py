@@ -55,13 +55,11 @@ class Explanation:
     note: str | None = None
 
     def __str__(self) -> str:
-        lines = [f"text: {shorten(self.text, _CHARACTERS)}", f"prediction: {self.prediction}", *self._row_lines()]
+        lines = [f"text: {_short(self.text)}", f"prediction: {self.prediction}", *self._row_lines()]
         lines += ["nearest training texts:"]
-        lines += [
-            f"  {one.id} [{one.label}] {one.score:.2f} {shorten(one.text, _CHARACTERS)}" for one in self.neighbors
-        ]
+        lines += [f"  {row.id} [{row.label}] {row.score:.2f} {_short(row.text)}" for row in self.neighbors]
         lines += [self.note] if self.note else ["matched passages:"]
-        lines += [f"  {one.id} {one.score:.2f} {shorten(one.text, _CHARACTERS)}" for one in self.passages]
+        lines += [f"  {passage.id} {passage.score:.2f} {_short(passage.text)}" for passage in self.passages]
         return "\n".join(lines)
 
     def _row_lines(self) -> Iterator[str]:
@@ -69,26 +67,25 @@ class Explanation:
             yield f"row: {self.id}, label {self.label}"
 
     def _repr_html_(self) -> str:
-        about = [["text", shorten(self.text, _CHARACTERS)], ["prediction", self.prediction]]
+        about = [["text", _short(self.text)], ["prediction", self.prediction]]
         if self.id is not None:
             about.append(["row", f"{self.id}, label {self.label}"])
-        near = [
-            [one.id, one.label, f"{one.score:.2f}", _shared(one.words), shorten(one.text, _CHARACTERS)]
-            for one in self.neighbors
-        ]
-        matched = [
-            [one.id, one.source, f"{one.score:.2f}", _shared(one.words), shorten(one.text, _CHARACTERS)]
-            for one in self.passages
-        ]
+        near = [[row.id, row.label, *_match(row.score, row.words, row.text)] for row in self.neighbors]
+        matched = [[row.id, row.source, *_match(row.score, row.words, row.text)] for row in self.passages]
+        columns = ["score", "shared words", "text"]
         return (
             table_html([], about)
-            + table_html(
-                ["train row", "label", "score", "shared words", "text"], near, caption="Nearest training texts"
-            )
-            + table_html(
-                ["passage", "source", "score", "shared words", "text"], matched, caption=self.note or "Matched passages"
-            )
+            + table_html(["train row", "label", *columns], near, caption="Nearest training texts")
+            + table_html(["passage", "source", *columns], matched, caption=self.note or "Matched passages")
         )
+
+
+def _match(score: float, words: Sequence[WordScore], text: str) -> list[str]:
+    return [f"{score:.2f}", _shared(words), _short(text)]
+
+
+def _short(text: str) -> str:
+    return shorten(text, _CHARACTERS)
 
 
 def _shared(words: Sequence[WordScore]) -> str:

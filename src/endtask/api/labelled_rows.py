@@ -45,10 +45,8 @@ def _table(data: Any) -> Table:
     tables = {}
     for split, rows in splits_of(data, needs_train=False).items():
         name = "data" if split == "train" else f"data[{split!r}]"
-        numbered = enumerate(rows, start=1)
-        tables[split] = Table(
-            name, tuple((number, plain_row(row, path=name, number=number)) for number, row in numbered)
-        )
+        plain = (plain_row(row, path=name, number=number) for number, row in enumerate(rows, start=1))
+        tables[split] = Table(name, tuple(enumerate(plain, start=1)))
     return _only(tables, "data")
 
 

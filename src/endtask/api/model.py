@@ -15,12 +15,10 @@ from endtask.api.labelled_rows import SPLIT, read_labelled
 from endtask.api.saving import model_folder, save_model, stored_facts, upload
 from endtask.api.scores import Evaluation, evaluation_of
 from endtask.api.stored_run import StoredRun
-from endtask.config import Settings
+from endtask.config import Settings, resolve
 from endtask.errors import InputError
 from endtask.evaluation.task_metrics import measure_of
 from endtask.records import Example
-from endtask.registry import task_types
-from endtask.reporting.format import plural
 from endtask.serving.predictor import Predictor
 from endtask.serving.predictor import load as load_predictor
 from endtask.task import Task
@@ -175,9 +173,18 @@ class Model:
         more = ", ..." if len(self.classes_) > _LABELS_SHOWN else ""
         facts = [("task type", self.type), ("folder", str(self.folder))]
         if names:
-            facts.insert(1, (plural(len(self.classes_), task_types.get(self.type).label_noun), ", ".join(names) + more))
+            facts.insert(1, ("labels", f"{', '.join(names)}{more} ({len(self.classes_)})"))
         summary = self.run.summary if self.run is not None else None
         return [*facts, ("score", summary)] if summary else facts
+
+    def __getstate__(self) -> dict[str, Any]:
+        run = None if self.run is None else self.run.folder
+        settings = self.settings.model_dump(mode="json")  # the class of a part's settings is made at run time
+        return {"folder": self.folder, "predictor": self.predictor, "run": run, "settings": settings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        run = None if state["run"] is None else StoredRun(state["run"])
+        Model.__init__(self, state["folder"], state["predictor"], run, resolve(state["settings"]))
 
     def __repr__(self) -> str:
         facts = dict(self._facts())

@@ -72,9 +72,8 @@ def stored_facts(model: Path) -> Facts | None:
 def save_model(model: Model, folder: Path, *, with_run: bool) -> Path:
     """Write the files of a model to a folder, whole or not at all; replaces a model that was saved there."""
     if folder.exists() and not (folder / FACTS).exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(
-            "there is something else here, and nothing was written", path=folder, hint="choose another folder"
-        )
+        message = "there is something else here, and nothing was written"
+        raise InputError(message, path=folder, hint="choose another folder")
     temporary = folder.with_name(f".{folder.name}.save.tmp")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

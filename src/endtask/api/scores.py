@@ -69,7 +69,9 @@ class Evaluation:
         lines = [self._title(), *(f"{metric_name(name)} {value}" for name, value in self.scores.items())]
         if self.leak_free is not None and self.leaked_rows:
             lines.append(f"{metric_name(self.metric)} {self.leak_free} on the rows that are not in train")
-        classes = [f"{one.label}: F1 {one.f1:.3f} ({plural(one.support, 'row')})" for one in self.classes]
+        classes = [
+            f"{one.label}: F1 {one.f1:.3f} ({plural(one.support // len(self.seeds), 'row')})" for one in self.classes
+        ]
         return "\n".join([*lines, *classes])
 
     def _title(self) -> str:
@@ -80,10 +82,14 @@ class Evaluation:
         scores = [[metric_name(name), *_cells(value)] for name, value in self.scores.items()]
         if self.leak_free is not None and self.leaked_rows:
             scores.append([f"{metric_name(self.metric)}, not in train", *_cells(self.leak_free)])
-        classes = [[one.label, one.support, *map(_number, (one.precision, one.recall, one.f1))] for one in self.classes]
+        seeds = len(self.seeds)
+        classes = [
+            [one.label, one.support // seeds, *map(_number, (one.precision, one.recall, one.f1))]
+            for one in self.classes
+        ]
         tables = table_html(["metric", "mean", "95% interval"], scores, caption=self._title())
         if classes:
-            tables += table_html(["class", "rows x seeds", "precision", "recall", "F1"], classes)
+            tables += table_html(["class", "rows", "precision", "recall", "F1"], classes)
         return tables
 
 

@@ -85,6 +85,10 @@ def _type_of_model(config: Any) -> str | None:
     return None
 
 
+def _words_of(text: Text) -> tuple[str, ...]:
+    return tuple(text.split() if isinstance(text, str) else text)
+
+
 def _best(probabilities: NDArray[np.float32]) -> tuple[list[float], list[int]]:
     """Return the highest probability of each word, and the number of its tag; -1 for a word without any."""
     highest = probabilities.max(-1, initial=0)
@@ -184,7 +188,7 @@ class Predictor:
 
         with torch.inference_mode():
             if self.task_type.per_token:
-                yield from self._tag([tuple(text.split() if isinstance(text, str) else text) for text in texts])
+                yield from self._tag(list(map(_words_of, texts)))
                 return
             outputs = self._outputs(texts)
         yield from (self._prediction(row) for row in outputs.tolist())
@@ -232,9 +236,7 @@ class Predictor:
 
         for batch in batched(texts, batch_size):
             with torch.inference_mode():
-                yield from self._word_outputs(
-                    [tuple(text.split() if isinstance(text, str) else text) for text in batch]
-                )
+                yield from self._word_outputs(list(map(_words_of, batch)))
 
     def _word_outputs(self, words: list[tuple[str, ...]]) -> Iterator[NDArray[np.float32]]:
         """Yield probabilities (words, tags), which are those of each word's first token."""
