@@ -134,8 +134,8 @@ class EndtaskClassifier(ClassifierMixin, _TextEstimator):  # type: ignore[misc]
         """Return probabilities (texts, classes), columns as in `classes_`."""
         texts = self._texts(X)
         column = {name: index for index, name in enumerate(self.model_.classes_)}
-        table: NDArray[np.float64] = self.model_.predict_proba(texts)[:, [column[name] for name in self._names]]
-        return table / table.sum(axis=1, keepdims=True)
+        table = self.model_.predict_proba(texts)[:, [column[name] for name in self._names]]
+        return np.asarray(table / table.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 class EndtaskRegressor(RegressorMixin, _TextEstimator):  # type: ignore[misc]

@@ -76,6 +76,35 @@ def test_predictions_equal_those_of_the_evaluation(kind: str, finished: Path) ->
         assert [list(answer.tags) for answer in found] == evaluated
 
 
+def test_the_model_object(kind: str, finished: Path) -> None:
+    """Answers, probabilities and scores of the object that `endtask.fit` returns."""
+    model, test = endtask.load(finished), rows(finished / "read" / "test.jsonl")
+    texts = [row["text"] for row in test]
+    evaluated = [row["predicted"][saved_seed(finished)] for row in rows(finished / "evaluate" / "predictions.jsonl")]
+    expected = pytest.approx(evaluated, abs=1e-4) if kind == "regression" else evaluated
+    assert model.predict(texts) == expected
+    own = model.evaluate()
+    labels = "tags" if kind == "token_classification" else "label"
+    frame = [{"tokens" if labels == "tags" else "text": row["tokens" if labels == "tags" else "text"],
+              labels: row["label"]} for row in test]  # fmt: skip
+    again = model.evaluate(frame)
+    assert {name: again[name].by_seed for name in again.scores} == {
+        name: pytest.approx(value.by_seed) for name, value in own.scores.items()
+    }
+    assert len(model.explain(texts[0]).neighbors) == 5
+    if kind == "regression":
+        assert model.classes_.tolist() == []
+        with pytest.raises(InputError, match="a model of numbers has no probabilities"):
+            model.predict_proba(texts)
+    elif kind == "multilabel":
+        given = model.predict_proba(texts) >= model.settings.evaluate.threshold
+        assert [model.classes_[row].tolist() for row in given] == evaluated
+    else:
+        tables = model.predict_proba(texts)
+        assert [[model.classes_[word.argmax()] for word in table] for table in tables] == evaluated
+        assert model.predict(test[0]["tokens"][:1]) == [model.predict([test[0]["tokens"][:1]])[0]]
+
+
 def test_plain_transformers_gives_the_same(kind: str, finished: Path) -> None:
     """Scores come on the task's own scale, with nothing of ours to undo."""
     folder, text = finished / "model", "soup star moon bread"

@@ -116,9 +116,9 @@ def _labelled_splits(splits: Splits, given: Tree) -> Splits:
     """Leave out dev and test splits without a label, as those of hidden test sets."""
     columns = load_settings(given=given).task.columns
     labelled: Splits = {}
-    for split, rows in splits.items():
-        table = Table(f"data[{split!r}]", tuple(enumerate(rows, start=1)))
-        if split == "train" or not rows or has_labels(table, columns):
+    for split, rows in sorted(splits.items(), key=lambda item: item[0] != "train"):
+        found = has_labels(Table(f"data[{split!r}]", tuple(enumerate(rows, start=1))), columns)
+        if split == "train" or not rows or found:
             labelled[split] = rows
         else:
             say(f"split {split!r} has no labels and is ignored")

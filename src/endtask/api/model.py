@@ -103,17 +103,15 @@ class Model:
         row = rows.get(text) if isinstance(text, str) else None
         example = row or self._example(text)
         is_train_row = row is not None and any(row.id == other.id for other in run.task.train)
-        passages, note = (), None if run.has_corpus else "the run has no corpus, so no passage was selected"
-        if run.has_corpus:
-            passages = matched_passages(run.folder, example, is_train_row=is_train_row, top=top)
+        found = matched_passages(run.folder, example, is_train_row=is_train_row, top=top) if run.has_corpus else ()
         return Explanation(
             text=" ".join(filter(None, (example.text, example.text_pair))),
             prediction=next(self.predictor.stream([_input_of(example)])).value,
             neighbors=nearest_rows(example, run.task, top),
-            passages=passages,
+            passages=found,
             id=row.id if row is not None else None,
             label=row.label if row is not None else None,
-            note=note,
+            note=None if run.has_corpus else "the run has no corpus, so no passage was selected",
         )
 
     def save(self, path: str | Path, *, with_run: bool = True) -> Path:
