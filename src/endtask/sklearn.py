@@ -164,7 +164,9 @@ def checked_texts(texts: Any) -> Texts:
     >>> checked_texts(np.array([["a", "b"], ["c", "d"]], dtype=object))
     [('a', 'b'), ('c', 'd')]
     """
-    if isinstance(texts, str | Mapping) or not hasattr(texts, "__len__"):
+    if hasattr(texts, "toarray"):
+        raise TypeError("sparse input is not supported: texts are strings")
+    if isinstance(texts, str | Mapping) or not (hasattr(texts, "__len__") or hasattr(texts, "__array__")):
         raise ValueError(f"expected a list of texts, got {type(texts).__name__}")
     rows = np.asarray(texts, dtype=object).tolist() if not isinstance(texts, list | tuple) else list(texts)
     if not rows:
