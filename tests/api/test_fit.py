@@ -36,11 +36,11 @@ def untrained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[endtask.S
     """The settings of each run that `fit` would do; the run reads its task and no more."""
     runs: list[endtask.Settings] = []
 
-    def go(run: Run, **_: Any) -> None:
+    def execute(run: Run, **_: Any) -> None:
         run.check()
         runs.append(run.settings)
 
-    monkeypatch.setattr(Run, "go", go)
+    monkeypatch.setattr(Run, "execute", execute)
     monkeypatch.setattr(fit_module, "load", lambda folder: folder)
     monkeypatch.chdir(tmp_path)
     return runs

@@ -21,7 +21,7 @@ from endtask.io.selection_table import read_selection
 from endtask.io.tables import read_rows
 from endtask.retrieval.provenance import why_example
 from endtask.serving.predictor import load as load_predictor
-from endtask.task.leaks import normalize
+from endtask.task.text_keys import normalize
 
 TEXTS = ["soup bread salt", "star moon", "ball goal team win"]
 
@@ -205,7 +205,7 @@ def test_a_model_without_its_run(pair_model: endtask.Model, tmp_path: Path) -> N
 def test_a_folder_of_other_things_is_not_overwritten(model: endtask.Model, tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("text")
-    with pytest.raises(InputError, match="thesis: there is something else here"):
+    with pytest.raises(InputError, match="thesis: the folder has other files"):
         model.save(tmp_path / "thesis")
     assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["chapter.tex"]
     model.save(tmp_path / "saved")

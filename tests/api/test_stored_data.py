@@ -77,6 +77,6 @@ def test_a_killed_process_leaves_nothing_half_written(tmp_path: Path) -> None:
 
 def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match="the folder holds other things"):
+    with pytest.raises(InputError, match=r"the folder has other files \(thesis\.txt\)"):
         store(tmp_path, "a")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]

@@ -59,7 +59,7 @@ def calls(finished_run: Path, toy: Path, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(endtask, "fit", fit)
     monkeypatch.setattr(endtask, "load", load)
     monkeypatch.setattr(sklearn, "fit_in", fit_in)
-    monkeypatch.setattr(model_module, "upload", lambda model, name, *, private: f"{name} {private}")
+    monkeypatch.setattr(model_module, "upload", lambda source, facts, name, *, private: name)
     monkeypatch.chdir(tmp_path)
     return calls
 

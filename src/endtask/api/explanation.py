@@ -18,7 +18,7 @@ from endtask.reporting.format import shorten
 from endtask.retrieval.provenance import Bm25Scorer, MatchedPassage, QueryWord, WordScore, passages_for, why_example
 from endtask.retrieval.words import words_of
 from endtask.task import Task
-from endtask.task.leaks import normalized_key
+from endtask.task.text_keys import normalized_key
 
 _K1, _B = 1.2, 0.75
 _CHARACTERS, _WORDS = 160, 6

@@ -74,7 +74,7 @@ def fit_in(
     warn_about(resolved)
     say(f"the run's folder: {folder}")
     with stored_data(tables, resolved, replace=start == "read"):
-        Run(resolved).go(start=start)
+        Run(resolved).execute(start=start)
     return load(folder)
 
 

@@ -12,7 +12,7 @@ from endtask.api.explanation import Explanation, matched_passages, nearest_rows
 from endtask.api.html import table_html
 from endtask.api.inputs import is_single, texts_of
 from endtask.api.labelled_rows import SPLIT, read_labelled
-from endtask.api.saving import model_folder, save_model, stored_facts, upload
+from endtask.api.saving import Facts, model_folder, save_model, stored_facts, upload
 from endtask.api.scores import Evaluation, evaluation_of
 from endtask.api.stored_run import StoredRun
 from endtask.config import Settings, resolve
@@ -120,14 +120,22 @@ class Model:
         With `with_run` the folder also has what `evaluate` and `explain` read: the training texts, the passages and
         the weights of all seeds. Without, it has no text of yours.
         """
-        return save_model(self, Path(path), with_run=with_run)
+        return save_model(self._source, self._stored_facts, self.run if with_run else None, Path(path))
 
     def push_to_hub(self, name: str, *, private: bool = True) -> str:
         """Upload the model to `name` (`OWNER/MODEL`) on the Hugging Face hub, without texts; returns its address.
 
         A new repository is private unless `private` is False; a public one is not written to by accident.
         """
-        return upload(self, name, private=private)
+        return upload(self._source, self._stored_facts, name, private=private)
+
+    @property
+    def _source(self) -> Path:
+        return model_folder(self.folder)[1]
+
+    @property
+    def _stored_facts(self) -> Facts:
+        return Facts(self.type, self.predictor.takes_pairs, self.settings)
 
     def _answers(self, texts: Any, batch_size: int) -> Any:
         return self.predictor.stream(self._texts(texts), batch_size=batch_size)

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from endtask.api.stored_run import StoredRun
 from endtask.config import Settings, resolve
@@ -15,9 +15,6 @@ from endtask.errors import InputError
 from endtask.io.atomic import disk_error, link_or_copy, replace_folder, write_json
 from endtask.io.run_layout import SETTINGS_FILE, TASKS
 from endtask.io.stage_folder import MANIFEST
-
-if TYPE_CHECKING:
-    from endtask.api.model import Model
 
 FACTS = "endtask-task.json"
 """In a saved model: its task type, and the settings by which rows are read and scored."""
@@ -69,17 +66,20 @@ def stored_facts(model: Path) -> Facts | None:
     return Facts(type_name, takes_pairs, resolve(settings, where=str(path)))
 
 
-def save_model(model: Model, folder: Path, *, with_run: bool) -> Path:
-    """Write the files of a model to a folder, whole or not at all; replaces a model that was saved there."""
+def save_model(source: Path, facts: Facts, run: StoredRun | None, folder: Path) -> Path:
+    """Write the files of a model, and of its run if given, to a folder, whole or not at all.
+
+    Replaces a model that was saved there.
+    """
     if folder.exists() and not (folder / FACTS).exists() and (not folder.is_dir() or any(folder.iterdir())):
-        message = "there is something else here, and nothing was written"
+        message = "the folder has other files; nothing was written"
         raise InputError(message, path=folder, hint="choose another folder")
     temporary = folder.with_name(f".{folder.name}.save.tmp")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         if temporary.exists():
             shutil.rmtree(temporary)
-        _write(model, temporary, with_run=with_run)
+        _write(source, facts, run, temporary)
         replace_folder(temporary, folder)
     except OSError as error:
         trouble = disk_error(error)
@@ -91,16 +91,15 @@ def save_model(model: Model, folder: Path, *, with_run: bool) -> Path:
     return folder
 
 
-def _write(model: Model, folder: Path, *, with_run: bool) -> None:
-    _, source = model_folder(model.folder)
+def _write(source: Path, facts: Facts, run: StoredRun | None, folder: Path) -> None:
     ignored = shutil.ignore_patterns(MANIFEST, RUN, TASKS, FACTS, ".*")
     shutil.copytree(source, folder, ignore=ignored)
-    settings = model.settings.model_dump(mode="json")
+    settings = facts.settings.model_dump(mode="json")
     task = {key: settings["task"][key] for key in ("columns", "label_delimiter")}
-    facts = {"type": model.type, "takes_pairs": model.predictor.takes_pairs}
-    write_json(folder / FACTS, {**facts, "settings": {"task": task, "evaluate": settings["evaluate"]}})
-    if with_run and model.run is not None:
-        _copy_run(model.run.folder, folder / RUN)
+    stored = {"task": task, "evaluate": settings["evaluate"]}
+    write_json(folder / FACTS, {"type": facts.type, "takes_pairs": facts.takes_pairs, "settings": stored})
+    if run is not None:
+        _copy_run(run.folder, folder / RUN)
 
 
 def _copy_run(run: Path, target: Path) -> None:
@@ -111,8 +110,8 @@ def _copy_run(run: Path, target: Path) -> None:
             link_or_copy(file, copy)
 
 
-def upload(model: Model, name: str, *, private: bool) -> str:
-    """Upload a model's files to the hub; returns the address of its repository."""
+def upload(source: Path, facts: Facts, name: str, *, private: bool) -> str:
+    """Upload a model's files without its run to the hub; returns the address of its repository."""
     try:
         from huggingface_hub import HfApi
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError
@@ -125,7 +124,7 @@ def upload(model: Model, name: str, *, private: bool) -> str:
         if private and not hub.model_info(name).private:
             raise InputError("this repository is public", path=name, hint="private=False uploads to it")
         with TemporaryDirectory() as scratch:
-            folder = save_model(model, Path(scratch) / "model", with_run=False)
+            folder = save_model(source, facts, None, Path(scratch) / "model")
             hub.upload_folder(repo_id=name, folder_path=folder, commit_message="Model trained with endtask")
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]

@@ -19,7 +19,6 @@ from endtask.task.split import group_numbers
 from endtask.task.targets import Answers, targets
 
 _SAMPLES = 2000
-Rows = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -97,37 +96,39 @@ def evaluation_of(
     task: Task, split: str, answers: Mapping[int, Answers], measure: Measure, *, knows_train: bool = True
 ) -> Evaluation:
     """Return the scores of every seed's answers for a split."""
-    examples, truth = task.splits[split], targets(task, split)
-    predicted, groups, seeds = np.stack(list(answers.values())), group_numbers(examples), tuple(answers)
-    everything = np.ones(len(examples), dtype=bool)
-    names = fitting_metrics(measure.type, measure.labels)
+    examples = task.splits[split]
+    rows = _Rows(targets(task, split), np.stack(list(answers.values())), group_numbers(examples), tuple(answers))
+    names = sorted(fitting_metrics(measure.type, measure.labels), key=lambda name: name != measure.name)
     measures = {name: measure if name == measure.name else replace(measure, name=name, options=None) for name in names}
-    scores = {
-        name: _interval(truth, predicted, groups, everything, one, seeds)
-        for name, one in sorted(measures.items(), key=lambda item: item[0] != measure.name)
-    }
     leaked = leaked_ids(task, split) if knows_train else frozenset()
     clean = np.asarray([example.id not in leaked for example in examples], dtype=bool)
-    has_clean = knows_train and bool(clean.any())
     return Evaluation(
         metric=measure.name,
         rows=len(examples),
-        seeds=seeds,
-        scores=scores,
+        seeds=rows.seeds,
+        scores={name: rows.interval(one) for name, one in measures.items()},
         leaked_rows=int((~clean).sum()) if knows_train else None,
-        leak_free=_interval(truth, predicted, groups, clean, measure, seeds) if has_clean else None,
+        leak_free=rows.interval(measure, clean) if knows_train and clean.any() else None,
         classes=_classes(task, split, answers),
     )
 
 
-def _interval(
-    truth: Answers, predicted: Answers, groups: NDArray[np.int64], rows: Rows, measure: Measure, seeds: tuple[int, ...]
-) -> Interval:
-    """Return the mean score on some rows; whole groups of rows are drawn, and seeds."""
-    right, runs = truth[rows], predicted[:, rows]
-    low, high = bootstrap_interval(runs, None, right, measure, groups=groups[rows], samples=_SAMPLES)
-    by_seed = {seed: measure.score(right, run) for seed, run in zip(seeds, runs, strict=True)}
-    return Interval(float(np.mean(list(by_seed.values()))), low, high, by_seed)
+@dataclass(frozen=True)
+class _Rows:
+    """True answers (rows, ...), those of each seed (seeds, rows, ...), and the group of each row."""
+
+    truth: Answers
+    predicted: Answers
+    groups: NDArray[np.int64]
+    seeds: tuple[int, ...]
+
+    def interval(self, measure: Measure, chosen: NDArray[np.bool_] | None = None) -> Interval:
+        """Return the mean score on all or some rows; whole groups of rows are drawn, and seeds."""
+        rows: Any = slice(None) if chosen is None else chosen
+        truth, runs = self.truth[rows], self.predicted[:, rows]
+        low, high = bootstrap_interval(runs, None, truth, measure, groups=self.groups[rows], samples=_SAMPLES)
+        by_seed = {seed: measure.score(truth, run) for seed, run in zip(self.seeds, runs, strict=True)}
+        return Interval(float(np.mean(list(by_seed.values()))), low, high, by_seed)
 
 
 def _classes(task: Task, split: str, answers: Mapping[int, Answers]) -> tuple[ClassScores, ...]:

@@ -111,7 +111,7 @@ def _adopt(folder: Path, *, replace: bool) -> bool:
     if replaced:
         if not replace:
             shutil.rmtree(new)
-            hint = "start='read' redoes the run with the new data, another output keeps both; nothing was touched"
+            hint = "start='read' redoes the run with the new data, another output keeps both; nothing was written"
             raise InputError("this run was made with other data", path=folder, hint=hint)
         (folder / PREVIOUS).mkdir(exist_ok=True)
         remove_folder(folder / PREVIOUS / DATA)
