@@ -110,11 +110,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sample data")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "alignment-data", help="where the folders go")
-    arguments = parser.parse_args()
+    args = parser.parse_args()
     try:
-        write_task(concept_splits(arguments.data / "tasks"), arguments.out / "ct")
-        write_task(acronym_splits(arguments.data / "tasks"), arguments.out / "ad")
-        write_texts(arguments.data, arguments.out / "text")
+        write_task(concept_splits(args.data / "tasks"), args.out / "ct")
+        write_task(acronym_splits(args.data / "tasks"), args.out / "ad")
+        write_texts(args.data, args.out / "text")
     except InputError as error:
         parser.error(str(error))
 

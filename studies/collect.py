@@ -122,12 +122,12 @@ def main() -> None:
     parser.add_argument(
         "--runs", type=Path, help="the folder of the comparisons, for their costs up to the best dev score"
     )
-    arguments = parser.parse_args()
+    args = parser.parse_args()
     try:
-        if arguments.runs is not None:
-            write_curves(arguments.runs, RESULTS / "raw" / arguments.name)
-        alignment = arguments.name == "alignment"
-        print(collect_alignment(arguments.folder) if alignment else collect(arguments.name, arguments.folder))
+        if args.runs is not None:
+            write_curves(args.runs, RESULTS / "raw" / args.name)
+        alignment = args.name == "alignment"
+        print(collect_alignment(args.folder) if alignment else collect(args.name, args.folder))
     except InputError as error:
         parser.error(str(error))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -102,7 +101,6 @@ def command(
         print(f"results: {results}")
     if "model" in result.stages:
         print(trial_line(result.folder))
-        print(f"compare with a bag of words: endtask compare {shlex.quote(str(result.folder))} --baseline tfidf")
 
 
 def _check_bundle_flags(flags: Mapping[str, object]) -> None:

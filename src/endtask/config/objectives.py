@@ -20,7 +20,7 @@ TLM_OBJECTIVES: dict[str, dict[str, str]] = {
     CORPUS_OBJECTIVE: {"kind": "mlm", "texts": "selection"},
     TASK_OBJECTIVE: {"kind": "joint"},
 }
-"""The objectives of a run that names none."""
+"""The default objectives."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _CURVES = ("weight", "cosine", "dev", "reselect")  # prefixes of other curves in metrics.jsonl
@@ -57,19 +57,19 @@ class ObjectiveSettings(PartSection):
     )
 
     @model_validator(mode="after")
-    def kind_can(self) -> ObjectiveSettings:
-        can = self.part_class.texts
-        if self.texts is None and len(can) > 1:
-            raise ValueError(f"texts: say what {self.kind} reads: {', '.join(can)}")
-        if self.texts is not None and self.texts not in can:
-            raise ValueError(f"texts: {self.kind} reads {' or '.join(can)}, not {self.texts}")
+    def texts_fit_kind(self) -> ObjectiveSettings:
+        readable = self.part_class.texts
+        if self.texts is None and len(readable) > 1:
+            raise ValueError(f"texts: say what {self.kind} reads: {', '.join(readable)}")
+        if self.texts is not None and self.texts not in readable:
+            raise ValueError(f"texts: {self.kind} reads {' or '.join(readable)}, not {self.texts}")
         if self.task is not None and self.reads != "task":
             raise ValueError(f"task: {self.kind} reads {self.reads} here, not the texts of a task")
         return self
 
     @property
     def reads(self) -> str:
-        """The texts it reads: those given, or the only ones that the kind can read."""
+        """The texts that it reads: those of the setting, or the only ones that the kind can read."""
         texts: str = self.texts or self.part_class.texts[0]
         return texts
 
@@ -101,27 +101,28 @@ def tlm_objectives() -> Objectives:
     return {name: ObjectiveSettings.model_validate(tree) for name, tree in TLM_OBJECTIVES.items()}
 
 
-def with_tlm_kinds(given: Any) -> Any:
-    """Return `pretrain.objectives` with the kinds of TLM's two filled in where only their options are given.
+def with_tlm_kinds(value: Any) -> Any:
+    """Return `pretrain.objectives` with the kinds of TLM's two objectives added where only options are set.
 
     >>> with_tlm_kinds({"task": {"rho2": 1}})
     {'corpus': {'kind': 'mlm', 'texts': 'selection'}, 'task': {'kind': 'joint', 'rho2': 1}}
     """
-    if not isinstance(given, Mapping) or not all(isinstance(value, Mapping) for value in given.values()):
-        return given
+    if not isinstance(value, Mapping) or not all(isinstance(section, Mapping) for section in value.values()):
+        return value
     filled = {
-        name: value if "kind" in value else {**TLM_OBJECTIVES.get(name, {}), **value} for name, value in given.items()
+        name: section if "kind" in section else {**TLM_OBJECTIVES.get(name, {}), **section}
+        for name, section in value.items()
     }
-    only_options = given.keys() <= TLM_OBJECTIVES.keys() and not any("kind" in value for value in given.values())
+    only_options = value.keys() <= TLM_OBJECTIVES.keys() and not any("kind" in section for section in value.values())
     if only_options:
-        return {name: filled.get(name, tree) for name, tree in TLM_OBJECTIVES.items()}
+        return {name: filled.get(name, section) for name, section in TLM_OBJECTIVES.items()}
     return filled
 
 
-def is_tlm(given: Objectives) -> bool:
+def is_tlm(named: Objectives) -> bool:
     """Whether these are TLM's two objectives, whatever their options: each is then left out where it has no text."""
-    found = {name: (item.kind, item.reads, item.task) for name, item in given.items()}
-    return found == {CORPUS_OBJECTIVE: ("mlm", "selection", None), TASK_OBJECTIVE: ("joint", "task", None)}
+    kinds = {name: (objective.kind, objective.reads, objective.task) for name, objective in named.items()}
+    return kinds == {CORPUS_OBJECTIVE: ("mlm", "selection", None), TASK_OBJECTIVE: ("joint", "task", None)}
 
 
 def no_name(name: Any) -> str:

@@ -12,8 +12,8 @@ import jinja2
 
 from endtask.io.atomic import write_text
 from endtask.registry import task_types
+from endtask.reporting import baselines, scores, selection
 from endtask.reporting import format as shown
-from endtask.reporting import scores, selection
 from endtask.reporting.costs import stage_costs, total_cost
 from endtask.reporting.curves import finetune_charts, objective_rows, pretrain_charts
 from endtask.reporting.run_folder import RunFolder
@@ -49,6 +49,7 @@ def verdict_lines(folder: Path) -> list[str]:
     note = scores.constant_prediction_note(run)
     return [
         scores.verdict_of(run),
+        *(f"  {sentence}" for sentence in baselines.baseline_sentences(run, most=1)),
         *scores.lines_of_test_sets(run),
         *scores.lines_of_auxiliary_tasks(run),
         *([note] if note else []),
@@ -59,7 +60,6 @@ def summary(folder: Path) -> dict[str, Any]:
     """Return the numbers of the report as plain values, for `--json`."""
     run = RunFolder(folder)
     costs = stage_costs(run)
-    baseline = scores.majority_baseline(run)
     return {
         "folder": str(folder),
         "task": run.task_name,
@@ -69,7 +69,7 @@ def summary(folder: Path) -> dict[str, Any]:
         "metric": scores.metric_of(run),
         "results": run.results,
         "seeds": [asdict(row) for row in scores.seed_rows(run)],
-        "majority_baseline": asdict(baseline) if baseline else None,
+        "baselines": [asdict(row) | {"is_clear": row.is_clear} for row in baselines.baseline_rows(run)],
         "classes": [asdict(row) for row in _class_scores(run)],
         "objectives": objective_rows(run),
         "cost": {"total": total_cost(costs), "stages": [asdict(cost) for cost in costs]},
@@ -148,7 +148,8 @@ def _results(run: RunFolder) -> Context:
         "class_noun": {"tags": "span", "label_sets": "label"}.get(_task_type(run).form, "class"),
         "metric": scores.metric_of(run),
         "seeds": scores.seed_rows(run),
-        "baseline": scores.majority_baseline(run),
+        "baselines": baselines.baseline_rows(run),
+        "baseline_sentences": baselines.baseline_sentences(run),
         "confusion": confusion,
         "matrix_fits": len(confusion.labels) <= _MATRIX_LABELS,
         "mistakes": confusion.mistakes(_MISTAKES),

@@ -10,10 +10,11 @@ from typing import Any
 
 from endtask.config.data_usage import DataUse, chosen_by_dev
 from endtask.evaluation.metrics.spans import scheme_of, spans_of
-from endtask.evaluation.task_metrics import Measure, deciding_metrics, positive_class
+from endtask.evaluation.task_metrics import deciding_metrics
 from endtask.io.run_layout import TASKS
 from endtask.registry import task_types
 from endtask.reporting import format as shown
+from endtask.reporting.baselines import score_interval
 from endtask.reporting.costs import better_weights
 from endtask.reporting.run_folder import RunFolder
 
@@ -136,20 +137,6 @@ def _class_scores(label: str, support: int, predicted: int, correct: int) -> Cla
     )
 
 
-def constant_prediction_score(
-    truth: Sequence[str], label: str, metric: str, *, labels: Sequence[str] = (), positive_label: str | None = None
-) -> float:
-    """Return the score of always predicting the same label.
-
-    >>> constant_prediction_score(["a", "a", "b", "c"], "a", "accuracy")
-    0.5
-    """
-    names = tuple(sorted({*labels, *truth, label}))
-    index_of = {name: index for index, name in enumerate(names)}
-    measure = Measure(metric, "text", names, positive_class(names, positive_label))
-    return measure.score([index_of[name] for name in truth], [index_of[label]] * len(truth))
-
-
 @dataclass(frozen=True)
 class SeedRow:
     """A fine-tuning seed: its best dev score and step, and the test scores of those weights."""
@@ -170,14 +157,6 @@ class ScoreRow:
     std: float
 
 
-@dataclass(frozen=True)
-class MajorityBaseline:
-    """The score of always predicting the most frequent label of train."""
-
-    label: str
-    score: float
-
-
 def verdict_of(run: RunFolder) -> str:
     """Return a sentence with score, standard deviation, split, rows and seeds."""
     if run.results is None:
@@ -186,7 +165,10 @@ def verdict_of(run: RunFolder) -> str:
     results, summary = run.results, run.results["summary"]
     seeds = len(results["seeds"])
     mean = shown.score_with_spread(summary["mean"], summary["std"], seeds)
-    where = f"{results['split']} ({shown.plural(results['rows'], 'row')}, {shown.plural(seeds, 'seed')})"
+    found = [shown.plural(results["rows"], "row"), shown.plural(seeds, "seed")]
+    if interval := score_interval(run):
+        found.append(f"95% interval {shown.score(interval[0])} to {shown.score(interval[1])}")
+    where = f"{results['split']} ({', '.join(found)})"
     return f"{run.task_name}: {shown.metric_name(summary['metric'])} {mean} on {where}{_leak_free_score(results)}."
 
 
@@ -212,20 +194,6 @@ def notes_of(run: RunFolder) -> list[str]:
 
 def _as_sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
-
-
-def majority_baseline(run: RunFolder) -> MajorityBaseline | None:
-    """Return the score of always predicting train's most frequent label; None before evaluation or without an audit."""
-    if run.results is None or run.audit is None or task_types.get(run.audit["type"]).form != "classes":
-        return None
-    counts = run.audit["splits"]["train"]["labels"]
-    label = max(counts, key=lambda name: counts[name])
-    truth = [row["label"] for row in run.predictions()]
-    if not truth:
-        return None
-    labels, positive = run.audit["labels"], run.settings.get("evaluate", {}).get("positive_label")
-    score = constant_prediction_score(truth, label, metric_of(run), labels=labels, positive_label=positive)
-    return MajorityBaseline(label, score)
 
 
 def metric_of(run: RunFolder) -> str:
