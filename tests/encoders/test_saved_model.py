@@ -9,9 +9,8 @@ import torch
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 from endtask.config import ModelSettings
-from endtask.encoders.base import markers_of
 from endtask.encoders.checkpoint import load_network, open_checkpoint
-from endtask.encoders.heads import pool
+from endtask.encoders.heads import markers_of, pool
 from endtask.encoders.huggingface import save_classifier, to_classifier
 from endtask.encoders.network import Network, build_network
 from endtask.encoders.saved_model import ModernBertForMarkedClassification, classifier_class
@@ -99,7 +98,7 @@ def test_a_task_without_marks_forgets_those_of_a_checkpoint(tmp_path: Path) -> N
 
 
 def test_marks_that_are_not_there_cannot_be_read() -> None:
-    with pytest.raises(InputError, match="no marks to read"):
+    with pytest.raises(InputError, match="no entity markers to read"):
         marked(pooling="entity_markers", markers=())
 
 

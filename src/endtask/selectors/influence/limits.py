@@ -18,8 +18,8 @@ from endtask.gradients.targets import Plan
 from endtask.io.machine import available_memory
 from endtask.io.selection_table import write_selection
 from endtask.selectors.base import SelectionCost
+from endtask.selectors.influence.config import InfluenceConfig, influence_config
 from endtask.selectors.influence.scoring_model import Fold, folds_of, prepare_folds, scoring_settings
-from endtask.selectors.influence.selector import InfluenceConfig, influence_config
 from endtask.task import Task
 from endtask.training.budget_plan import measure_cost
 from endtask.training.phase import Phase

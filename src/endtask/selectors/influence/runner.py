@@ -21,6 +21,7 @@ from endtask.io.run_layout import INFLUENCE_FOLDER, RETRIEVED
 from endtask.io.selection_table import SelectionStatistics
 from endtask.progress import say, warn
 from endtask.selectors.base import Order, RunContext, by_bm25_rank, fill
+from endtask.selectors.influence.config import InfluenceConfig
 from endtask.selectors.influence.limits import Allowance, allowance, fitting_cost, target_memory
 from endtask.selectors.influence.scorer import (
     CandidateUnits,
@@ -46,7 +47,6 @@ from endtask.selectors.influence.scoring_model import (
     prepare_folds,
     scoring_settings,
 )
-from endtask.selectors.influence.selector import InfluenceConfig
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.tokenizer import load_tokenizer

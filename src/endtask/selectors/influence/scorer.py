@@ -29,10 +29,10 @@ from endtask.progress import bar
 from endtask.records import Example
 from endtask.seeds import derive, generator
 from endtask.selectors.base import Order
+from endtask.selectors.influence.config import InfluenceConfig, influence_config
 from endtask.selectors.influence.helpful import LISTED
 from endtask.selectors.influence.limits import check_size
 from endtask.selectors.influence.scoring_model import Fold
-from endtask.selectors.influence.selector import InfluenceConfig, influence_config
 from endtask.tokenization.packed_texts import PackedTexts, runs, write_packed
 
 _SAMPLE = 64

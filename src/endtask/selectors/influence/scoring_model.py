@@ -29,7 +29,7 @@ from endtask.objectives.masking import Masking
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.records import Example
-from endtask.selectors.influence.selector import InfluenceConfig, influence_config
+from endtask.selectors.influence.config import InfluenceConfig, influence_config
 from endtask.task import Task
 from endtask.task.split import carve
 from endtask.tokenization.packed_texts import PackedTexts
