@@ -176,7 +176,8 @@ def _batches(case: Case, setup: Setup) -> tuple[DataLoader[Any], int]:
 
 
 def _groups(model: Any) -> list[dict[str, Any]]:
-    decay, no_decay = [], []
+    decay: list[torch.nn.Parameter] = []
+    no_decay: list[torch.nn.Parameter] = []
     for name, parameter in model.named_parameters():
         (no_decay if name.endswith("bias") or "LayerNorm" in name else decay).append(parameter)
     return [{"params": decay, "weight_decay": 0.01}, {"params": no_decay, "weight_decay": 0.0}]
