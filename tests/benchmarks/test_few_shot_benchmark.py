@@ -1,4 +1,4 @@
-"""The benchmark of few-shot learning: it runs, and what is made of its figures."""
+"""The benchmark of few-shot learning runs, and its tables show the measurements."""
 
 from __future__ import annotations
 

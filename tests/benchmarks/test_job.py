@@ -1,4 +1,4 @@
-"""Measurements case by case: rows of a process, of one that runs out of time, and of an engine that breaks."""
+"""Jobs of benchmarks: rows of a finished process, of a process that runs out of time, and of an engine that fails."""
 
 from __future__ import annotations
 

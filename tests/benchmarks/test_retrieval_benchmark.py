@@ -1,4 +1,4 @@
-"""The benchmark of retrieval: what is measured, what is remembered, and what is made of it."""
+"""The benchmark of retrieval: plan, journal, measurements, statistics and page."""
 
 from __future__ import annotations
 

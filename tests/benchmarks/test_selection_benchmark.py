@@ -1,4 +1,4 @@
-"""The benchmark of selection: every engine runs on a tiny network, and what is made of the figures."""
+"""The benchmark of selection: every engine runs on a tiny network, and the page shows the statistics."""
 
 from __future__ import annotations
 

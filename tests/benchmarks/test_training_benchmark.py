@@ -1,4 +1,4 @@
-"""The benchmark of training: the texts it makes, how engines are run, and what is made of their figures."""
+"""The benchmark of training: texts, engines, statistics and page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of learned weights: every way trains, and what is made of the figures."""
+"""The benchmark of learned weights: every engine trains, and the page shows the statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image example, tiny: what is no text trains in the same loop with learned weights."""
+"""The image example at tiny size: images train in the same loop with learned weights."""
 
 from __future__ import annotations
 
