@@ -17,9 +17,9 @@ BatchUnit = Literal["texts", "tokens"]
 _AMOUNT = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z%]+)")
 
 _BUDGET_UNITS: dict[str, tuple[BudgetUnit, float]] = {
-    **dict.fromkeys(("s", "sec", "seconds"), ("seconds", 1.0)),
-    **dict.fromkeys(("min", "minutes"), ("seconds", 60.0)),
-    **dict.fromkeys(("h", "hours"), ("seconds", 3600.0)),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), ("seconds", 1.0)),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), ("seconds", 60.0)),
+    **dict.fromkeys(("h", "hour", "hours"), ("seconds", 3600.0)),
     **dict.fromkeys(("tok", "tokens"), ("tokens", 1.0)),
     **dict.fromkeys(("ktok", "Ktok"), ("tokens", 1e3)),
     "Mtok": ("tokens", 1e6),
@@ -66,9 +66,9 @@ class FromText:
         def validate(value: Any) -> Any:
             if isinstance(value, cls):
                 return value
-            if not isinstance(value, str):
+            if isinstance(value, bool) or not isinstance(value, str | int):
                 raise ValueError(f"{value!r} needs a unit")
-            return cls.parse(value)
+            return cls.parse(str(value))
 
         return core_schema.no_info_plain_validator_function(
             validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
@@ -81,8 +81,8 @@ class Budget(FromText):
 
     >>> Budget.parse("10min").seconds
     600.0
-    >>> str(Budget.parse("50Mtok"))
-    '50Mtok'
+    >>> str(Budget.parse("50Mtok")), Budget.parse("90").seconds
+    ('50Mtok', 90.0)
     """
 
     amount: float
@@ -91,6 +91,8 @@ class Budget(FromText):
 
     @classmethod
     def parse(cls, text: str) -> Budget:
+        if text.strip().isdecimal():
+            text = f"{text.strip()}s"
         amount, unit = _parse_amount(text, _BUDGET_UNITS, "600s, 10min, 50Mtok, 2000steps or 1e17flops")
         return cls(amount, unit, text.strip())
 
