@@ -91,3 +91,15 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {remainder} s" if minutes else f"{remainder} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes} min"
+
+
+@contextmanager
+def quiet(silent: bool = True) -> Iterator[None]:
+    """Silence bars and lines within the block, but not warnings."""
+    global _quiet
+    before = _quiet
+    _quiet = before or silent
+    try:
+        yield
+    finally:
+        _quiet = before

@@ -134,9 +134,8 @@ def _confusion(run: RunFolder) -> scores.Confusion:
 
 def _class_scores(run: RunFolder) -> list[scores.ClassScores]:
     """Return the scores of each class, label or type of span."""
-    if _task_type(run).form == "tags":
-        return scores.span_scores(run.predictions(), run.audit["labels"] if run.audit else ())
-    return scores.label_scores(run.predictions()) if _task_type(run).form == "label_sets" else _confusion(run).scores()
+    tags = run.audit["labels"] if run.audit else ()
+    return scores.class_scores(_task_type(run).form, list(run.predictions()), tags)
 
 
 def _results(run: RunFolder) -> Context:

@@ -35,7 +35,7 @@ def results_of(folder: str | Path) -> Tree:
     ids, which is equal if two runs predicted the same rows.
     """
     run = RunFolder(Path(folder))
-    task = _task(run)
+    task = stored_task(run)
     predictions = {split: _predictions(run, task, split) for split in ("dev", "test")} if task else {}
     return {
         "format": FORMAT,
@@ -69,7 +69,7 @@ def check_results_file(file: Path) -> None:
         raise InputError("no such folder", path=file.parent, hint="make it first")
 
 
-def _task(run: RunFolder) -> Task | None:
+def stored_task(run: RunFolder) -> Task | None:
     """Return the task that the read stage stored."""
     if run.audit is None or "read" not in run.manifests:
         return None
