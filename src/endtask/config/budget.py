@@ -116,19 +116,33 @@ class SizeBudget(FromText):
 
     >>> SizeBudget.parse("5%").amount
     0.05
+    >>> SizeBudget.parse("5%, at least 20MB").bytes_of(corpus_bytes=1e8)
+    20000000.0
     """
 
     amount: float
     unit: SizeUnit
     text: str
+    at_least: float = 0.0
+    """Bytes that a share of the corpus is raised to."""
 
     @classmethod
     def parse(cls, text: str) -> SizeBudget:
-        amount, unit = _parse_amount(text, _SIZE_UNITS, "300MB, 50000passages, 5% or 20%retrieved")
+        share, comma, least = text.partition(", at least ")
+        amount, unit = _parse_amount(share, _SIZE_UNITS, "300MB, 50000passages, 5% or 20%retrieved")
+        if comma:
+            minimum = cls.parse(least)
+            if unit != "share" or minimum.unit != "bytes":
+                raise ValueError(f"{text!r}: only a share of the corpus has a minimum, such as `5%, at least 20MB`")
+            return cls(amount, unit, text.strip(), minimum.amount)
         if unit in ("share", "retrieved") and amount > 1:
             whole = "the whole corpus" if unit == "share" else "all that is retrieved"
             raise ValueError(f"{text!r} is more than {whole}")
         return cls(amount, unit, text.strip())
+
+    def bytes_of(self, corpus_bytes: float) -> float:
+        """Return the bytes that a budget in bytes, or a share of a corpus of this size, allows."""
+        return self.amount if self.unit == "bytes" else max(self.amount * corpus_bytes, self.at_least)
 
     def __str__(self) -> str:
         return self.text

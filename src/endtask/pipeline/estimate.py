@@ -277,8 +277,9 @@ def _budget_bytes(budget: SizeBudget | None, size: CorpusSize, retrieved: float)
     """Return the bytes that a selection budget allows, estimated."""
     if budget is None:
         return size.bytes
-    per_unit = {"bytes": 1.0, "share": size.bytes, "passages": size.bytes / size.passages, "retrieved": retrieved}
-    return budget.amount * per_unit[budget.unit]
+    if budget.unit in ("bytes", "share"):
+        return budget.bytes_of(size.bytes)
+    return budget.amount * (retrieved if budget.unit == "retrieved" else size.bytes / size.passages)
 
 
 def _corpus_size(corpus: Corpus) -> CorpusSize:

@@ -20,6 +20,7 @@ from endtask.objectives.context import BuildContext, masking_of, pretrain_head
 from endtask.progress import say, warn
 from endtask.seeds import derive
 from endtask.task import Task
+from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.budget_plan import (
     MOST_FOR_FINETUNING,
     StepCost,
@@ -84,11 +85,22 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
         "flops": training_flops(parameters, trained_tokens),
         "uses": _data_usage(task, settings, phase),
         **state,
+        **_selection_passes(state, phase, packed, settings),
     }
     # At the very end: a stage that fails before resumes from its checkpoints.
     for subphase in subphases:
         (folder / subphase.name / CHECKPOINT).unlink(missing_ok=True)
     return counts
+
+
+def _selection_passes(state: TrainState, phase: Phase, packed: Path, settings: Settings) -> dict[str, float]:
+    """Return how often the selection was read, by tokens; empty where no objective reads it."""
+    used, folder = settings.used_objectives, packed / "selection"
+    names = [name for name in phase.objectives if used[name].reads == "selection"]
+    if not names or not folder.exists():
+        return {}
+    tokens = sum(state["objectives"].get(name, {}).get("tokens", 0) for name in names)
+    return {"selection_passes": tokens / max(1.0, float(PackedTexts(folder).lengths.sum()))}
 
 
 def _train(
