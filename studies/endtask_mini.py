@@ -242,8 +242,8 @@ def train(run: Path, folder: Path, settings: Settings, steps: int, seconds: floa
     report = {
         "step": header["step"],
         "steps": steps,
-        "tokens": header["memory"]["tokens"],
-        "matmul_flops": header["memory"]["matmul_flops"],
+        "tokens": header["state"]["tokens"],
+        "matmul_flops": header["state"]["matmul_flops"],
         "seconds": round(time.monotonic() - start, 1),
         "learning_rate": phase.learning_rate,
         "batch": str(settings.pretrain.batch_size),

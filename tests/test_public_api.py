@@ -1,4 +1,4 @@
-"""The dozen names a library user meets, used the way the README uses them."""
+"""The public names, used like in the README."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One form for all benchmark results."""
+"""All benchmark results have the same format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bundle trained where neither the task nor the corpus is: the same bits, and a clear line where data is missing."""
+"""A bundle trained on a machine without task and corpus gives the same bits, or a clear error for missing data."""
 
 from __future__ import annotations
 

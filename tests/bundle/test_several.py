@@ -1,4 +1,4 @@
-"""Several runs in one bundle: what they share is stored once and comes out as hard links again."""
+"""Several runs in one bundle: shared files are stored once and restored as hard links."""
 
 from __future__ import annotations
 

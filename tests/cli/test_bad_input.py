@@ -1,4 +1,4 @@
-"""Every mistake a user can make: exit code 2, one line that names the place, nothing made, nothing changed."""
+"""Every mistake of a user: exit code 2, one line that names the place, and no file made or changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`endtask bundle`, and `endtask run --bundle` on the other side."""
+"""`endtask bundle`, and `endtask run --bundle` on another machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as a process of its own: quiet when piped, streaming, and polite when interrupted."""
+"""The command in a process of its own: quiet in a pipe, streaming, and clean when interrupted."""
 
 from __future__ import annotations
 

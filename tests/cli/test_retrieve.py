@@ -1,4 +1,4 @@
-"""`endtask retrieve`: every way to select, and what it says about it."""
+"""`endtask retrieve`: every selector, and the output."""
 
 from __future__ import annotations
 

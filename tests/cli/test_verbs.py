@@ -1,4 +1,4 @@
-"""What the verbs print and write, in this process."""
+"""The output and the files of the commands, in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention stays inside each text, by every backend that runs here, against a plain loop over texts."""
+"""Attention stays inside each text with every available backend, against a loop over texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small pretrained encoder of a package, and runs that start from any package's model."""
+"""The small pretrained encoder of a package, and runs that start from a package's model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BERT and RoBERTa without padding: as over padded tables, with a loop over texts where a GPU has its kernel."""
+"""BERT and RoBERTa without padding give the results of padded tables; a loop over texts replaces the GPU kernel."""
 
 from __future__ import annotations
 

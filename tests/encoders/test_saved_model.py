@@ -1,4 +1,4 @@
-"""Heads that read the marks of a text alone."""
+"""Saved heads that read entity markers alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores over seeds with the leak-free part beside them, and the files that the stage writes."""
+"""Scores over seeds with leak-free scores, and the files of the evaluate stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the settings of fine-tuning leave for the stages after it: scores, model, report and predictions."""
+"""Settings of fine-tuning in later stages: scores, model, report and predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison from end to end with training that costs nothing: sharing, kill and resume, failures, refusals."""
+"""A comparison from end to end with stub stages: stage reuse, kill and resume, failures, errors."""
 
 from __future__ import annotations
 

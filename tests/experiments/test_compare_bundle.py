@@ -1,4 +1,4 @@
-"""A comparison prepared here and trained elsewhere, where neither task nor corpus is."""
+"""A comparison prepared on one machine and trained on another, without task and corpus."""
 
 from __future__ import annotations
 

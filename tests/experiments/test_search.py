@@ -1,4 +1,4 @@
-"""A search from end to end with training that costs nothing: budget, sharing, dev alone, kill and resume."""
+"""A search from end to end with stub stages: budget, stage reuse, dev scores alone, kill and resume."""
 
 from __future__ import annotations
 

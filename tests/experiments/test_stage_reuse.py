@@ -1,4 +1,4 @@
-"""Stages given from one run to another: only equal ones, whole, and without a second copy on disk."""
+"""Stages shared between runs: only equal and complete ones, without a second copy on disk."""
 
 from __future__ import annotations
 

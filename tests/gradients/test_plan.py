@@ -1,4 +1,4 @@
-"""The cheaper strategy is taken for each layer, and is on record."""
+"""The plan chooses the cheaper strategy for each layer, and records it."""
 
 from __future__ import annotations
 

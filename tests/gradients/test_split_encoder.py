@@ -1,4 +1,4 @@
-"""The split encoder gives the rows that catching every use of the weight gives."""
+"""The split encoder gives the rows that hooks on every use of the weight give."""
 
 from __future__ import annotations
 

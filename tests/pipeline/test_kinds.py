@@ -1,4 +1,4 @@
-"""Whole runs over scores, labels and tags: what is written, what plain transformers makes of it, and what refuses."""
+"""Whole runs of regression, multilabel and tagging: files, models for plain transformers, errors."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from endtask.reporting.page import summary, verdict_lines
 from endtask.reporting.results import results_of
 from endtask.serving.predictor import LabelSet, Score, Tagged, load
 from tests.conftest import Answer
-from tests.toy_kinds import SPLITS, write_kind
 from tests.toy_run import results, toy_settings, write_rows
+from tests.toy_task_types import SPLITS, write_toy_of_type
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def data(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_kind(tmp_path_factory.mktemp(kind), kind)
+    return write_toy_of_type(tmp_path_factory.mktemp(kind), kind)
 
 
 def settings_of(data: Path, output: Path, **changes: Any) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def test_a_file_of_the_task_is_predicted_as_it_stands(
 
 @pytest.fixture(scope="module")
 def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_kind(tmp_path_factory.mktemp("tagged"), "token_classification")
+    return write_toy_of_type(tmp_path_factory.mktemp("tagged"), "token_classification")
 
 
 def test_long_tagged_texts_are_cut_and_counted(
@@ -247,7 +247,7 @@ def test_other_architectures_tag_too(tagged: Path, tmp_path: Path, architecture:
 
 
 def test_a_tuned_threshold_travels_with_the_model(tmp_path: Path) -> None:
-    data = write_kind(tmp_path / "data", "multilabel")
+    data = write_toy_of_type(tmp_path / "data", "multilabel")
     run = endtask.run(toy_settings(data, tmp_path / "run", evaluate={"threshold": "tuned"})).folder
     best = json.loads((run / "finetune" / f"seed-{saved_seed(run)}" / "result.json").read_text())
     facts = json.loads((run / "model" / "endtask.json").read_text())

@@ -1,4 +1,4 @@
-"""What would stop a run late is met before it starts."""
+"""Preflight finds problems that would stop a run late."""
 
 from __future__ import annotations
 

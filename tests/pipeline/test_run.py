@@ -1,4 +1,4 @@
-"""The stages of a run: done once, skipped, redone, or refused because something changed."""
+"""The stages of a run: done once, skipped, redone, or stopped by an error because an input changed."""
 
 from __future__ import annotations
 

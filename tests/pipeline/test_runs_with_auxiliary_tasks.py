@@ -1,4 +1,4 @@
-"""Whole runs with auxiliary tasks on the shared encoder: what is scored, saved, shown and taken along."""
+"""Whole runs with auxiliary tasks on the shared encoder: scores, models, reports and bundles."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from endtask.serving.predictor import load
 from endtask.task import Task
 from endtask.task.task import read_all
 from tests.conftest import Answer
-from tests.toy_kinds import write_kind
 from tests.toy_run import hashes, results, toy_settings, write_rows, write_settings, write_toy
+from tests.toy_task_types import write_toy_of_type
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_toy(folder / "toy")
     write_toy(folder / "pair", pairs=True)
     for kind in ("token_classification", "regression", "multilabel"):
-        write_kind(folder / kind, kind)
+        write_toy_of_type(folder / kind, kind)
     return folder
 
 
@@ -164,7 +164,7 @@ def test_learned_weights_weigh_them(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_changed_file_of_a_further_task_is_noticed(data: Path, tmp_path: Path) -> None:
-    write_kind(tmp_path / "tags", "token_classification")
+    write_toy_of_type(tmp_path / "tags", "token_classification")
     settings = settings_of(data, tmp_path / "run", kinds=())
     settings["tasks"] = {"tags": {"path": str(tmp_path / "tags" / "task")}}
     endtask.run(settings, until="read")

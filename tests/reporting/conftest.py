@@ -1,4 +1,4 @@
-"""A small finished run, written with the package's own writers and without any training."""
+"""A small finished run, written by the package's writers without training."""
 
 from __future__ import annotations
 

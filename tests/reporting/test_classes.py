@@ -1,4 +1,4 @@
-"""Per-class figures, with scikit-learn as the second opinion."""
+"""Per-class statistics against scikit-learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that answers all rows alike is told of, whatever the kind of the task."""
+"""A model with constant predictions gives a warning, for every task type."""
 
 from __future__ import annotations
 

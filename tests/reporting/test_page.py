@@ -1,4 +1,4 @@
-"""The page: what it shows at each stage of a run, and that nothing of the user's becomes markup."""
+"""The report: its contents at each stage of a run, and the escaping of the user's texts."""
 
 from __future__ import annotations
 

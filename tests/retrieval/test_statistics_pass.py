@@ -1,4 +1,4 @@
-"""Shards are read side by side, each once: by this process or others, after damage, and after changes."""
+"""Pass 1 reads each shard once, in this process or in others, and again after damage and changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The domain's text: a seeded draw from chosen sources, without dev and test texts."""
+"""The domain's text: a seeded draw from selected sources, without dev and test texts."""
 
 from __future__ import annotations
 

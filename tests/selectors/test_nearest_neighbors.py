@@ -1,4 +1,4 @@
-"""Nearest neighbors against cosines one by one, from files of vectors and from an encoder."""
+"""Nearest neighbors against single cosines, from files of vectors and from an encoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage as a whole: what may be asked of it, and what it says about the share it keeps."""
+"""The select stage as a whole: its settings, its errors, and its message about the selected share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a study file to the tables of its page: a tiny study of each kind, and the stored results of the real ones."""
+"""From a study file to the tables of its page: a tiny study of each kind, and the stored results of the real studies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study of endtask-mini at toy size: filter, tokens that travel in parts, exact resume, and a model that loads."""
+"""The study of endtask-mini at toy size: filter, transfer of tokens in parts, exact resume, and a loadable model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a resumed phase needs, written aside while training goes on."""
+"""Checkpoints: all state of a phase, written in the background."""
 
 from __future__ import annotations
 

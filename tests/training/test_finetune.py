@@ -1,4 +1,4 @@
-"""Fine-tuning over rates and seeds, and each of its settings against a simpler second way."""
+"""Fine-tuning over rates and seeds, and each setting against a simpler computation."""
 
 from __future__ import annotations
 

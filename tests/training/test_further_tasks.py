@@ -1,4 +1,4 @@
-"""Auxiliary tasks on the shared encoder: their heads, their turns, and what a network of their own says."""
+"""Auxiliary tasks on the shared encoder: heads, schedule, and predictions of separate networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded steps: what can be checked without a GPU, and on one that they are the same steps."""
+"""Recorded steps: checks without a GPU, and equality of the steps on a GPU."""
 
 from __future__ import annotations
 

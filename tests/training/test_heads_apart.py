@@ -1,4 +1,4 @@
-"""Heads with a decay, a rate and a clipping of their own."""
+"""Heads with a weight decay, a learning rate and a gradient norm of their own."""
 
 from __future__ import annotations
 

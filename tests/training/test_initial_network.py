@@ -1,4 +1,4 @@
-"""What a run starts from: random weights by its seed, or a checkpoint, which is checked before any work."""
+"""The initial network of a run: random weights by its seed, or a checkpoint that is checked first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fine-tuning that may end where it began: the better of before and after on dev."""
+"""Fine-tuning that may end with the initial weights: the better of before and after on dev."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A phase in its folder: stopped anywhere and started again, it ends where an unbroken one ends."""
+"""A phase in its folder: stopped anywhere and restarted, it ends like an uninterrupted one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Re-selection in pre-training: what is read from when on, who judges, exact resume, and what it costs."""
+"""Re-selection in pre-training: the streams before and after it, scoring rows, exact resume, and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores at a re-selection against single texts through autograd."""
+"""Scores at a re-selection, against single texts through autograd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pre-training and fine-tuning on a task that can be learned."""
+"""Pre-training and fine-tuning on a learnable task."""
 
 from __future__ import annotations
 

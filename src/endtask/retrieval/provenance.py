@@ -186,11 +186,11 @@ def why_example(run: Path, example_id: str, *, top: int = 10) -> WhyExample:
 
 
 def passages_for(run: Path, text: str, rows: Iterable[Row], *, top: int = 10) -> tuple[MatchedPassage, ...]:
-    """Return the `top` best of some passages for a text that was no query, by the words of all queries of the run."""
+    """Return the `top` passages that match a text best; only words that occur in some query of the run count."""
     scorer = _scorer(run)
     words = _query_words(run, words_of(text), scorer)
     scored = ((row, scores) for row in rows if (scores := scorer.word_scores(words, row["text"])))
-    best = heapq.nsmallest(top, scored, key=lambda found: (-_sum(found[1]), found[0]["position"]))
+    best = heapq.nsmallest(top, scored, key=lambda pair: (-_sum(pair[1]), pair[0]["position"]))
     return tuple(_matched_passage(row, scores) for row, scores in best)
 
 

@@ -1,4 +1,4 @@
-"""The selector as a stage of a run: what its fingerprint covers, the command line, and a given checkpoint."""
+"""The selector as a stage of a run: its fingerprint, the command line, and a checkpoint of the user."""
 
 from __future__ import annotations
 
