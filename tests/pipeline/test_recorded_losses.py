@@ -36,6 +36,7 @@ SMALL = {
     "threads": 1,
     "device": "cpu",
 }
+SHARE = {"select": {"budget": "5%"}}
 TWO_TO_ONE = {"pretrain": {"weighting": {"rho1": 2}}}
 TLM = {
     "pretrain": {"weighting": {"rho1": 2}, "warmup_steps": 2},
@@ -84,10 +85,10 @@ FAMILIES = {
             },
         ),
     ),
-    "pair": Family(None, "pair", (TWO_TO_ONE,)),
-    "token_classification": Family(None, "token_classification", (TWO_TO_ONE,)),
-    "regression": Family(None, "regression", (TWO_TO_ONE,)),
-    "multilabel": Family(None, "multilabel", (TWO_TO_ONE,)),
+    "pair": Family(None, "pair", (TWO_TO_ONE, SHARE)),
+    "token_classification": Family(None, "token_classification", (TWO_TO_ONE, SHARE)),
+    "regression": Family(None, "regression", (TWO_TO_ONE, SHARE)),
+    "multilabel": Family(None, "multilabel", (TWO_TO_ONE, SHARE)),
 }
 
 

@@ -22,7 +22,8 @@ from endtask.tokenization.packing import pack
 from endtask.training import finetune as finetune_module
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
-from endtask.training.finetune import finetune, finetune_phase
+from endtask.training.finetune import finetune
+from endtask.training.finetune_phase import finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain, pretrain_phase
@@ -89,7 +90,7 @@ def test_a_plan_is_made_once(task: Task, packed: Path, run_settings: Settings, m
     stage = make_stage("pretrain")
     stage.start()
     stage.set_plan(steps=3)
-    assert pretrain(task, packed, changed(run_settings, budget="5s"), make_stage("pretrain"))["steps"] == 3
+    assert pretrain(task, packed, changed(run_settings, budget="5ktok"), make_stage("pretrain"))["steps"] == 3
 
 
 def test_stage_1_may_have_a_seed_of_its_own(task: Task, packed: Path, run_settings: Settings) -> None:

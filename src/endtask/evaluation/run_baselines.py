@@ -6,7 +6,6 @@ the metric; the stage `evaluate` lets the metric on dev choose one of them.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ MOST_CHARACTERS = 100_000_000
 
 def write_baselines(task: Task, split: str, folder: Path) -> None:
     """Write the answers of the majority and of linear models for dev and for the scored split."""
-    started = time.monotonic()
     linear, note = _linear_models(task)
     rows = {"dev": task.dev, "scored": task.splits[split]}
     answers = [
@@ -42,8 +40,7 @@ def write_baselines(task: Task, split: str, folder: Path) -> None:
         }
         for model in (task.task_type.commonest(task), *linear)
     ]
-    seconds = round(time.monotonic() - started, 2)
-    write_json(folder / BASELINES, {"majority": answers[0], "linear": answers[1:], "note": note, "seconds": seconds})
+    write_json(folder / BASELINES, {"majority": answers[0], "linear": answers[1:], "note": note})
     if note is not None:
         warn(note)
 

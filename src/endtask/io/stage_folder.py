@@ -186,6 +186,11 @@ class StageFolder:
         self.plan.update(decisions)
         self._write()
 
+    @property
+    def seconds(self) -> float:
+        """The seconds that the stage has used so far, those before a resume included."""
+        return time.monotonic() - self._started
+
     def keep_time(self) -> None:
         """Record the seconds and joules used so far, so that a resumed stage counts them too."""
         self._write()

@@ -142,7 +142,7 @@ def _tokens_per_reselection(sample: TrainingSample, selected: CorpusSize, settin
 def _seconds_over_budget(sample: TrainingSample, settings: Settings) -> float:
     """Return the seconds by which one epoch per fine-tuning exceeds the budget of fine-tuning."""
     from endtask.training.budget_plan import measure_cost, split_budget
-    from endtask.training.finetune import END_TASK, steps_per_epoch
+    from endtask.training.finetune_phase import END_TASK, steps_per_epoch
 
     _, share = split_budget(settings)
     if share is None:
@@ -168,7 +168,7 @@ def _finetuning_seconds(sample: TrainingSample, settings: Settings) -> float:
 
 
 def _finetune_phase(sample: TrainingSample, settings: Settings) -> Phase:
-    from endtask.training.finetune import finetune_phase
+    from endtask.training.finetune_phase import finetune_phase
 
     network, context, seed = sample.phase.network, sample.phase.context, settings.finetune.seeds[0]
     return finetune_phase(network, sample.sample, sample.packed, settings, context, seed=seed)
@@ -277,8 +277,9 @@ def _budget_bytes(budget: SizeBudget | None, size: CorpusSize, retrieved: float)
     """Return the bytes that a selection budget allows, estimated."""
     if budget is None:
         return size.bytes
-    per_unit = {"bytes": 1.0, "share": size.bytes, "passages": size.bytes / size.passages, "retrieved": retrieved}
-    return budget.amount * per_unit[budget.unit]
+    if budget.unit in ("bytes", "share"):
+        return budget.bytes_of(size.bytes)
+    return budget.amount * (retrieved if budget.unit == "retrieved" else size.bytes / size.passages)
 
 
 def _corpus_size(corpus: Corpus) -> CorpusSize:

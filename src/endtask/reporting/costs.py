@@ -162,7 +162,9 @@ def _pretrained(counts: Counts) -> str:
     steps, planned = shown.plural(counts["steps"], "step"), counts.get("planned_steps", counts["steps"])
     if counts["steps"] < planned:
         steps = f"stopped after {steps} of {planned:,} (no better dev score since step {counts['best_step']:,})"
-    return f"{steps}, {shown.count(counts['parameters'])} parameters, on {counts['device']}"
+    passes = counts.get("selection_passes")
+    read = f", the selection read {passes:.1f} times" if passes is not None else ""
+    return f"{steps}{read}, {shown.count(counts['parameters'])} parameters, on {counts['device']}"
 
 
 def _finetuned(counts: Counts) -> str:

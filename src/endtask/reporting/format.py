@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from endtask.progress import duration as duration
+
 _METRIC_NAMES = {
     "micro_f1": "micro-F1",
     "macro_f1": "macro-F1",
@@ -26,22 +28,6 @@ _NOT_IN_POINTS = ("rmse", "perplexity")
 _SIZES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _PERCENT_WITHOUT_DECIMALS = 10
 _SMALLEST_ROUNDED = 1e6
-
-
-def duration(seconds: float) -> str:
-    """Format a duration in its two largest units.
-
-    >>> duration(0.25), duration(12.34), duration(200), duration(7260)
-    ('0.2 s', '12 s', '3 min 20 s', '2 h 1 min')
-    """
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    rounded = round(seconds)
-    minutes, remainder = divmod(rounded, 60)
-    if rounded < 3600:
-        return f"{minutes} min {remainder} s" if minutes else f"{remainder} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min"
 
 
 def count(number: float) -> str:

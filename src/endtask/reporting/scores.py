@@ -165,10 +165,10 @@ def verdict_of(run: RunFolder) -> str:
     results, summary = run.results, run.results["summary"]
     seeds = len(results["seeds"])
     mean = shown.score_with_spread(summary["mean"], summary["std"], seeds)
-    found = [shown.plural(results["rows"], "row"), shown.plural(seeds, "seed")]
+    details = [shown.plural(results["rows"], "row"), shown.plural(seeds, "seed")]
     if interval := score_interval(run):
-        found.append(f"95% interval {shown.score(interval[0])} to {shown.score(interval[1])}")
-    where = f"{results['split']} ({', '.join(found)})"
+        details.append(f"95% interval {shown.score(interval[0])} to {shown.score(interval[1])}")
+    where = f"{results['split']} ({', '.join(details)})"
     return f"{run.task_name}: {shown.metric_name(summary['metric'])} {mean} on {where}{_leak_free_score(results)}."
 
 

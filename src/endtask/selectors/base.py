@@ -273,7 +273,7 @@ def fill(order: Order, sizes: NDArray[np.int64], budget: SizeBudget | None, *, c
     if budget.unit == "passages":
         return order[: int(budget.amount)]
     assert budget.unit != "retrieved", "budget_in_bytes converts it"
-    limit = budget.amount if budget.unit == "bytes" else budget.amount * corpus_bytes
+    limit = budget.bytes_of(corpus_bytes)
     # 29% of 100 bytes is 28.999999999999996 in floating point; a passage of 29 bytes fits all the same.
     return order[: int(np.searchsorted(np.cumsum(sizes[order]), np.floor(limit + 1e-6), side="right"))]
 

@@ -69,7 +69,9 @@ class Imported(Selector):
         if budget is not None and budget.unit == "retrieved":
             raise InputError("for an imported selection nothing is retrieved", key="select.budget", hint=_BUDGETS)
         if self.reads_corpus(budget) and not has_corpus:
-            raise InputError(f"{budget} of the corpus, but there is no corpus", key="select.budget", hint=_BUDGETS)
+            raise InputError(
+                f"{budget} is a share of the corpus, but there is no corpus", key="select.budget", hint=_BUDGETS
+            )
         check_readable(Path(path))
 
     def select(self, run: RunContext, path: Path) -> Selected:

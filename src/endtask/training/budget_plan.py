@@ -12,6 +12,7 @@ from statistics import median
 
 from endtask.config import Budget, Settings
 from endtask.encoders.flops import training_flops
+from endtask.io.stage_folder import StageFolder
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.device import explained_memory_trouble
 from endtask.training.loop import StepRecord, build_optimizer, train
@@ -46,20 +47,36 @@ def flops_of(phase: Phase, tokens: float) -> float:
     return training_flops(parameters_of(phase), tokens)
 
 
-def split_budget(settings: Settings) -> tuple[Budget, Budget | None]:
+MOST_FOR_FINETUNING = 0.75
+"""The most that fine-tuning takes of a budget when it needs more for all its epochs."""
+_USUAL_SHARE = 0.25
+
+
+def split_budget(settings: Settings, finetuning_share: float | None = None) -> tuple[Budget, Budget | None]:
     """Return the budgets of pre-training and of fine-tuning, None without a limit.
 
     A budget in steps limits pre-training only. If one stage is skipped, the other gets the whole budget.
+    `finetuning_share` is what `finetune.budget_share: auto` came to; a quarter before that is known.
 
     >>> [str(part) for part in split_budget(Settings(budget=Budget.parse("10min")))]
     ['450s', '150s']
     """
     budget, share = settings.budget, settings.finetune.budget_share
+    if share == "auto":
+        share = _USUAL_SHARE if finetuning_share is None else finetuning_share
     if budget.unit == "steps" or settings.skip_finetuning:
         return budget, None
     if settings.skip_pretraining:
         return budget, budget
     return budget.share(1 - share), budget.share(share)
+
+
+def without_seconds_used(budget: Budget, stage: StageFolder) -> Budget:
+    """Return what a stage has left of a time budget, at least a tenth; other budgets unchanged."""
+    if budget.seconds is None:
+        return budget
+    left = max(0.1 * budget.amount, budget.amount - stage.seconds)
+    return budget.share(left / budget.amount)
 
 
 def measure_cost(phase: Phase, budget: Budget) -> StepCost:

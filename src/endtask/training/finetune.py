@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from endtask.config import Budget, Settings
 from endtask.encoders.device_context import DeviceContext
-from endtask.encoders.network import TASK, Network, auxiliary_head, reset_auxiliary_heads
+from endtask.encoders.network import Network
 from endtask.encoders.weights import load_weights
 from endtask.evaluation.evaluate import mean_and_spread
 from endtask.evaluation.task_metrics import measure_of
 from endtask.io.atomic import write_json
 from endtask.io.run_layout import BEST_WEIGHTS, SEED_RESULT
-from endtask.io.stage_folder import StageFolder
-from endtask.objectives.stream import TextStream
-from endtask.objectives.task import FinetunedTask
-from endtask.objectives.task_losses import task_objective
+from endtask.io.stage_folder import StageFolder, read_manifest
 from endtask.progress import say
-from endtask.seeds import derive
 from endtask.task import Task
-from endtask.tokenization.packed_texts import PackedTexts, packed_of
 from endtask.training.budget_plan import StepCost, flops_of, measure_cost, split_budget, steps_for, with_scoring
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
-from endtask.training.initial_network import keep_aligned_head, network_for
+from endtask.training.finetune_phase import (
+    END_TASK,
+    batches_per_epoch,
+    finetune_phase,
+    steps_per_epoch,
+    tokens_to_read,
+)
+from endtask.training.initial_network import network_for
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_stage_phase
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS
-from endtask.weighting.alternate import Alternate
 
 Result = dict[str, Any]
-END_TASK = "task"
-"""The name of the end task's objective."""
 _COSTS = ("tokens", "padded_tokens", "flops", "matmul_flops")
 
 
@@ -52,85 +51,6 @@ def finetune(task: Task, packed: Path, pretrained: Path, settings: Settings, sta
     start = pretrained / (BEST_PRETRAINED if settings.finetune.start_from == "best" else WEIGHTS)
     runner = _FinetuneRunner(network, task, packed, start, settings, context, stage)
     return runner.score_pretrained() if settings.skip_finetuning else runner.finetune()
-
-
-def finetune_phase(
-    network: Network,
-    task: Task,
-    packed: Path,
-    settings: Settings,
-    context: DeviceContext,
-    *,
-    seed: int,
-    learning_rate: float | None = None,
-) -> Phase:
-    """Initialise the heads of the network, and return the phase of a seed; the plan may reduce its steps.
-
-    All learning rates share the heads and batches of a seed, so that they differ in nothing else.
-    """
-    finetune = settings.finetune
-    phase_seed = derive(settings.seed, "finetune", seed)
-    if finetune.head != "pretrained":
-        network.reset_task_head(derive(phase_seed, "head"))
-        reset_auxiliary_heads(network, task, phase_seed)
-    if finetune.head == "aligned":
-        keep_aligned_head(network, settings)
-    network.set_dropout(settings.model.dropout)
-    tasks = finetuned_tasks(network, task, packed, settings, phase_seed)
-    return Phase(
-        network=network,
-        objectives=tasks,
-        weighting=alternating(tasks),
-        steps=finetune.max_steps or finetune.epochs * batches_per_epoch(tasks),
-        settings=finetune,
-        learning_rate=learning_rate or finetune.learning_rates[0],
-        seed=phase_seed,
-        context=context,
-    )
-
-
-def finetuned_tasks(
-    network: Network, task: Task, packed: Path, settings: Settings, seed: int
-) -> dict[str, FinetunedTask]:
-    """Return the objectives of the end task and of the auxiliary tasks that are fine-tuned with it, by name."""
-    finetune, objectives = settings.finetune, {}
-    sources = {END_TASK: (task, packed, TASK)}
-    for name in settings.scored_tasks:
-        sources[name] = task.auxiliary[name], packed_of(packed, name), auxiliary_head(name)
-    for name, (source, folder, head) in sources.items():
-        stream = TextStream(name, PackedTexts(folder / "train"), network, batch_size=finetune.batch_size, seed=seed)
-        objectives[name] = FinetunedTask(task_objective(source, name, stream, head=head), finetune)
-    return objectives
-
-
-def alternating(tasks: Mapping[str, Any]) -> Alternate:
-    """Return a rule that schedules each task by its number of batches, so that an epoch reads each text once."""
-    return Alternate(*tasks, weights=[steps_per_epoch(task) for task in tasks.values()])
-
-
-def batches_per_epoch(tasks: Mapping[str, Any]) -> int:
-    """Return the number of batches that contain all texts of all tasks once."""
-    return sum(map(steps_per_epoch, tasks.values()))
-
-
-def steps_per_epoch(task: Any) -> int:
-    """Return the number of batches that contain all texts of a task once."""
-    batches: int = task.stream.plan.batches_per_epoch
-    return batches
-
-
-def tokens_to_read(packed: Path, settings: Settings) -> float:
-    """Return about how many tokens all learning rates and seeds read, without auxiliary tasks and padding."""
-    finetune = settings.finetune
-    runs = len(finetune.learning_rates) * len(settings.model_seeds)
-    texts = PackedTexts(packed / "train")
-    epoch_tokens = float(texts.lengths.sum())
-    if finetune.max_steps is None:
-        run_tokens = finetune.epochs * epoch_tokens
-    else:
-        size = finetune.batch_size
-        run_tokens = finetune.max_steps * size.amount * (epoch_tokens / len(texts) if size.unit == "texts" else 1)
-    return float(runs * run_tokens * finetune.passes)
 
 
 @dataclass(frozen=True)
@@ -199,7 +119,7 @@ class _FinetuneRunner:
         phase = self._phase(self._rates[0], self._seeds[0])
         epoch = batches_per_epoch(phase.objectives)
         plan: dict[str, Any] = {"steps": phase.steps, "steps_per_epoch": epoch}
-        _, budget = split_budget(self.settings)
+        budget = self._budget()
         if budget is None:
             return plan
         runs = len(self._rates) * len(self._seeds)
@@ -210,6 +130,16 @@ class _FinetuneRunner:
         if plan["steps"] > allowed:
             say(_over_budget(share, allowed, plan["steps"], runs, cost))
         return {**plan, "budget_per_seed": str(share), "cost_per_step": vars(cost)}
+
+    def _budget(self) -> Budget | None:
+        """Return the budget of all fine-tunings: of a time budget, what pre-training has left; None without a limit."""
+        manifest = read_manifest(self.start.parent) or {}
+        _, budget = split_budget(self.settings, manifest.get("plan", {}).get("finetuning_share"))
+        whole = self.settings.budget
+        if budget is None or whole.seconds is None or self.settings.finetune.budget_share != "auto":
+            return budget
+        left = max(0.5 * budget.amount, whole.amount - float(manifest.get("seconds", 0.0)) - self.stage.seconds)
+        return whole.share(min(1.0, left / whole.amount))
 
     def _steps_in(self, budget: Budget, cost: StepCost, epoch: int) -> int:
         """Return how many steps fit into the budget together with their dev scores, at least one."""

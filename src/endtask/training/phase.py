@@ -24,7 +24,7 @@ DECAY_FRACTION = 0.2
 
 
 def schedule_factor(
-    step: int, *, steps: int, warmup_steps: int, kind: ScheduleKind, decay_fraction: float = DECAY_FRACTION
+    step: float, *, steps: int, warmup_steps: int, kind: ScheduleKind, decay_fraction: float = DECAY_FRACTION
 ) -> float:
     """Return the learning rate of a step as a share of the peak: linear warm-up, then decay to 0 after the last step.
 
@@ -120,16 +120,50 @@ class Phase:
     head_weight_decay: float | None = None
     clip_heads_apart: bool = False
     refresh: RefreshHook | None = None
+    planned: int | None = None
+    """The number of steps of the first plan, where the steps were planned again."""
+    replans: tuple[tuple[int, int], ...] = ()
+    """Each (step, number of steps from then on), in order."""
+
+    @property
+    def planned_steps(self) -> int:
+        """The number of steps of the first plan, in which schedules count."""
+        return self.steps if self.planned is None else self.planned
+
+    def position(self, step: int) -> float:
+        """Return the step of the first plan that a step corresponds to; the last steps of both plans correspond."""
+        if not self.replans:
+            return step
+        start, position, steps = 0, 0.0, self.planned_steps
+        for at, new_steps in (*self.replans, (self.steps + 1, self.steps)):
+            if step < at:
+                break
+            position += (at - start) * (self.planned_steps - position) / (steps - start)
+            start, steps = at, new_steps
+        return position + (step - start) * (self.planned_steps - position) / (steps - start)
+
+    def step_at(self, position: float) -> int:
+        """Return the first step at or after a position of the first plan."""
+        low, high = 0, self.steps
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.position(middle) >= position else (middle + 1, high)
+        return low
 
     def batches_in(self, step: int) -> int:
         """Return how many batches each scheduled objective accumulates in a step."""
-        return batches_in_step(step, steps=self.steps, accumulation=self.accumulation, ramp_fraction=self.ramp_fraction)
+        return batches_in_step(
+            int(self.position(step)),
+            steps=self.planned_steps,
+            accumulation=self.accumulation,
+            ramp_fraction=self.ramp_fraction,
+        )
 
     def rate_factor(self, step: int) -> float:
         """Return the learning rate of a step as a share of the peak."""
         return schedule_factor(
-            step,
-            steps=self.steps,
-            warmup_steps=warmup_steps_of(self.settings, self.steps),
+            self.position(step),
+            steps=self.planned_steps,
+            warmup_steps=warmup_steps_of(self.settings, self.planned_steps),
             kind=self.settings.lr_scheduler_type,
         )

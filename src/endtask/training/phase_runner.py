@@ -21,6 +21,7 @@ from endtask.training.loggers import Trackers, open_trackers
 from endtask.training.loop import StepRecord, build_optimizer, train
 from endtask.training.metrics_file import MetricsFile
 from endtask.training.optimizer import Optimizer
+from endtask.training.pacing import Pacer
 from endtask.training.phase import Phase
 
 TrainState = dict[str, Any]
@@ -59,6 +60,7 @@ def run_phase(
     on_checkpoint: Callable[[], None] = lambda: None,
     max_skipped_steps: int = MAX_SKIPPED_STEPS,
     trackers: Trackers | None = None,
+    pacer: Pacer | None = None,
 ) -> TrainState:
     """Train to the end, from the last checkpoint if there is one, and return the state with its counts.
 
@@ -68,14 +70,21 @@ def run_phase(
     optimizer = build_optimizer(phase)
     checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, phase.refresh)
     trainer = _Trainer(
-        phase, optimizer, checkpoints, folder, label, callback, on_checkpoint, max_skipped_steps, trackers
+        phase, optimizer, checkpoints, folder, label, callback, on_checkpoint, max_skipped_steps, trackers, pacer
     )
     with explained_memory_trouble(), closing(checkpoints):
         return trainer.fit()
 
 
 def run_stage_phase(
-    phase: Phase, folder: Path, stage: StageFolder, settings: Settings, *, label: str, callback: Callback | None
+    phase: Phase,
+    folder: Path,
+    stage: StageFolder,
+    settings: Settings,
+    *,
+    label: str,
+    callback: Callback | None,
+    pacer: Pacer | None = None,
 ) -> TrainState:
     """Run a phase of a stage with the trackers of the settings, and return its state."""
     name = f"{Path(settings.output_dir).name} {label}"
@@ -88,6 +97,7 @@ def run_stage_phase(
             callback=callback,
             on_checkpoint=stage.keep_time,
             trackers=trackers,
+            pacer=pacer,
         )
 
 
@@ -106,6 +116,7 @@ class _Trainer:
     on_checkpoint: Callable[[], None]
     max_skipped_steps: int
     trackers: Trackers | None
+    pacer: Pacer | None = None
     saved_at: float = 0.0
     """Time of the last checkpoint."""
 
@@ -144,6 +155,8 @@ class _Trainer:
 
     def _train(self, start: int, state: TrainState) -> None:
         """Train from step `start` to the end of the phase, and update the state."""
+        if self.pacer is not None:
+            self.phase = self.pacer.restored(self.phase, start)
         phase = self.phase
         every = max(1, phase.steps // _LOGGED_ROWS)
         metrics = MetricsFile(self.folder / "metrics.jsonl", start=start or -1, every=every)
@@ -188,12 +201,16 @@ class _Trainer:
             self.callback.on_save(state)
 
     def _steps(self, start: int) -> Iterator[StepRecord]:
-        """Train from step `start` on; prefetching starts again after each refresh."""
+        """Train from step `start` on; prefetching starts again after each refresh and each new plan."""
         every = self.phase.steps if self.phase.refresh is None else self.phase.refresh.steps
         while start < self.phase.steps:
             end = min(self.phase.steps, (start // every + 1) * every)
+            if self.pacer is not None:
+                end = self.pacer.next_check(self.phase, start)
             yield from train(self.phase, self.optimizer, start, end)
             start = end
+            if self.pacer is not None and start < self.phase.steps:
+                self.phase = self.pacer.replan(self.phase, start)
 
     def _is_refresh_step(self, step: int) -> bool:
         refresh = self.phase.refresh

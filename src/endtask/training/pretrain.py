@@ -17,14 +17,26 @@ from endtask.errors import InputError
 from endtask.io.stage_folder import StageFolder
 from endtask.objectives.base import Batch, BuiltObjective, Loss
 from endtask.objectives.context import BuildContext, masking_of, pretrain_head
-from endtask.progress import warn
+from endtask.progress import say, warn
 from endtask.seeds import derive
 from endtask.task import Task
-from endtask.training.budget_plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.training.budget_plan import (
+    MOST_FOR_FINETUNING,
+    StepCost,
+    measure_cost,
+    parameters_of,
+    split_budget,
+    steps_for,
+    with_scoring,
+    without_seconds_used,
+)
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
+from endtask.training.finetune_phase import amount_for_all_epochs, plan_in_words
 from endtask.training.initial_network import network_for
+from endtask.training.pacing import Pacer
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import Callback, TrainState, initial_state, run_stage_phase
 from endtask.training.reselect import count_reselection, packed_round, reselection_of, with_reselection
@@ -45,9 +57,10 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     weighting = settings.pretrain.weighting.part
     phase = pretrain_phase(task, packed, settings)
     if "steps" not in stage.plan:
-        budget, _ = split_budget(settings)
-        steps, cost = _plan(phase, task, packed, settings, budget)
-        stage.set_plan(steps=steps, budget=str(budget), cost_per_step=vars(cost))
+        share = _finetuning_share(phase, task, packed, settings)
+        budget, _ = split_budget(settings, share)
+        steps, cost = _plan(phase, task, packed, settings, without_seconds_used(budget, stage))
+        stage.set_plan(steps=steps, budget=str(budget), cost_per_step=vars(cost), finetuning_share=share)
     steps = stage.plan["steps"]
     if weighting.folds(task, settings.pretrain_seed) is not None:  # the length of a fold depends on the steps
         phase = replace(phase, objectives=pretrain_objectives(task, packed, phase.network, settings, steps=steps))
@@ -57,19 +70,22 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     phase = replace(phase, steps=steps, weighting=rule)
     phase = replace(phase, refresh=reselection_of(phase, task, packed, settings))
     subphases = split_phase(phase, settings)
-    state = total_state([_train(subphase, task, packed, settings, stage) for subphase in subphases])
+    pacer = _pacer(phase, subphases, task, settings, stage)
+    state = total_state([_train(subphase, task, packed, settings, stage, pacer) for subphase in subphases])
     save_weights(folder / WEIGHTS, phase.network)
     parameters, trained_tokens = parameters_of(phase), state["tokens"]
     trained_tokens += _count_extra(state, _extra_cost(phase, task, packed, settings))
     trained_tokens += count_reselection(state, phase.network)
     counts = {
-        "planned_steps": phase.steps,
+        "planned_steps": stage.plan.get("replans", [(0, phase.steps)])[-1][1],
+        "finetuning_share": stage.plan.get("finetuning_share"),
         "parameters": parameters,
         "device": str(phase.context.device),
         "attention": phase.network.backend,
         "flops": training_flops(parameters, trained_tokens),
         "uses": _data_usage(task, settings, phase),
         **state,
+        **_selection_passes(state, phase, packed, settings),
     }
     # At the very end: a stage that fails before resumes from its checkpoints.
     for subphase in subphases:
@@ -77,11 +93,46 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     return counts
 
 
-def _train(subphase: Subphase, task: Task, packed: Path, settings: Settings, stage: StageFolder) -> TrainState:
+def _selection_passes(state: TrainState, phase: Phase, packed: Path, settings: Settings) -> dict[str, float]:
+    """Return how often the selection was read, by tokens; empty where no objective reads it."""
+    used, folder = settings.used_objectives, packed / "selection"
+    names = [name for name in phase.objectives if used[name].reads == "selection"]
+    if not names or not folder.exists():
+        return {}
+    tokens = sum(state["objectives"].get(name, {}).get("tokens", 0) for name in names)
+    return {"selection_passes": tokens / max(1.0, float(PackedTexts(folder).lengths.sum()))}
+
+
+def _train(
+    subphase: Subphase, task: Task, packed: Path, settings: Settings, stage: StageFolder, pacer: Pacer | None
+) -> TrainState:
     """Train from the last checkpoint if there is one; the next subphase continues with the same network."""
     phase, folder = subphase.phase, stage.partial / subphase.name
     callback = _dev_callback(phase, task, packed, settings, stage.partial)
-    return run_stage_phase(phase, folder, stage, settings, label=subphase.label, callback=callback)
+    return run_stage_phase(phase, folder, stage, settings, label=subphase.label, callback=callback, pacer=pacer)
+
+
+def _pacer(
+    phase: Phase, subphases: Sequence[Subphase], task: Task, settings: Settings, stage: StageFolder
+) -> Pacer | None:
+    """Return what keeps a time budget; None where schedules of other things depend on the number of steps."""
+    budget, _ = split_budget(settings, stage.plan.get("finetuning_share"))
+    depends = settings.pretrain.weighting.part.folds(task, settings.pretrain_seed) is not None
+    if budget.seconds is None or depends or phase.refresh is not None or len(subphases) > 1:
+        return None
+    return Pacer(stage, budget.seconds)
+
+
+def _finetuning_share(phase: Phase, task: Task, packed: Path, settings: Settings) -> float | None:
+    """Return the share of the budget that all epochs of all fine-tunings need, up to a limit; say what a budget buys.
+
+    None where the settings have a share, or where the budget does not limit fine-tuning.
+    """
+    if settings.finetune.budget_share != "auto" or split_budget(settings)[1] is None:
+        return None
+    amount = amount_for_all_epochs(phase.network, task, packed, settings, phase.context)
+    say(f"pretrain: {plan_in_words(settings, amount)}")
+    return min(MOST_FOR_FINETUNING, amount / settings.budget.amount)
 
 
 def _data_usage(task: Task, settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ from endtask.seeds import derive
 from endtask.task.targets import NO_WORD
 from endtask.tokenization.packed_texts import PackedTexts, WordStarts
 from endtask.tokenization.sampling import BatchPlan
-from endtask.training.finetune import END_TASK
+from endtask.training.finetune_phase import END_TASK
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
 from endtask.weighting.alternate import Alternate

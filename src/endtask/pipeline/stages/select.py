@@ -90,7 +90,8 @@ def select(run: RunContext) -> Counts:
     counts = {"passages": selected.passages, "bytes": selected.bytes, "share_of_corpus": share, **selected.counts}
     if run.examples and selected.passages:
         counts["quality"] = quality(run, path)
-    if share > LARGE_SHARE:
+    budget = run.settings.budget
+    if share > LARGE_SHARE and (budget is None or selected.bytes > budget.at_least):
         warning = f"{share:.0%} of the corpus is selected; so large a part is much the same for any task"
         counts["warning"] = f"{warning}; a budget selects the best of it: --set select.budget=5%"
         warn(counts["warning"])
