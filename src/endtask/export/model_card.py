@@ -18,6 +18,7 @@ from typing import Any
 import jinja2
 
 from endtask.config import Settings
+from endtask.encoders.base import shape_of
 from endtask.export import markdown
 from endtask.export.markdown import code, front_matter, one_line, plain
 from endtask.registry import task_types
@@ -65,7 +66,7 @@ def model_card(
     has_own_use = kind.usage is not None
     usage = kind.usage or (_MARKERS_USE if reads_markers else f"from transformers import pipeline\n{about.card_call}")
     notes = (*((_MARKERS_NOTE,) if reads_markers and not has_own_use else ()), *kind.notes)
-    return _template().render(
+    card: str = _template().render(
         metadata=front_matter(_metadata(settings, results, about, kind)),
         title=_title(settings),
         about=about,
@@ -88,6 +89,7 @@ def model_card(
         limits=list(_limits(settings, results, about)),
         versions=_versions(run),
     )
+    return card + "\n"
 
 
 @cache
@@ -263,7 +265,8 @@ def _hyperparameters(settings: Settings) -> Iterator[tuple[str, str]]:
     model, pretrain, finetune = settings.model, settings.pretrain, settings.finetune
     yield from (("seed", str(settings.seed)), ("budget", str(settings.budget)))
     if model.path is None:
-        yield from (("model.architecture", model.architecture), ("model.size", model.size))
+        shape = shape_of(model)
+        yield "model", f"{model.architecture}, {shape.hidden_size} x {shape.num_hidden_layers}"
         yield "tokenizer.vocab_size", str(settings.tokenizer.vocab_size)
     else:
         yield "model.path", model.path

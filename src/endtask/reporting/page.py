@@ -135,9 +135,7 @@ def _confusion(run: RunFolder) -> scores.Confusion:
 
 def _class_scores(run: RunFolder) -> list[scores.ClassScores]:
     """Return the scores of each class, label or type of span."""
-    if _type(run).form == "tags":
-        return scores.span_scores(run.predictions(), run.audit["labels"] if run.audit else ())
-    return scores.label_scores(run.predictions()) if _type(run).form == "label_sets" else _confusion(run).scores()
+    return scores.class_scores(run.predictions(), _type(run).form, run.audit["labels"] if run.audit else ())
 
 
 def _results(run: RunFolder) -> Context:

@@ -36,7 +36,7 @@ def results_of(folder: str | Path) -> Tree:
     ids, which shows whether two runs predicted the same rows.
     """
     run = RunFolder(Path(folder))
-    task = _task(run)
+    task = stored_task(run)
     return {
         "format": FORMAT,
         "endtask": own_version(),
@@ -71,15 +71,15 @@ def check_results_file(file: Path) -> None:
         raise InputError("no such folder", path=file.parent, hint="make it first")
 
 
-def _task(run: RunFolder) -> Task | None:
+def stored_task(run: RunFolder) -> Task | None:
     """Return the task that the read stage stored."""
     if run.audit is None or "read" not in run.manifests:
         return None
-    auxiliary = {name: _stored_task(run, audit, name) for name, audit in run.auxiliary_audits.items()}
-    return replace(_stored_task(run, run.audit), auxiliary=auxiliary)
+    auxiliary = {name: _read_stored(run, audit, name) for name, audit in run.auxiliary_audits.items()}
+    return replace(_read_stored(run, run.audit), auxiliary=auxiliary)
 
 
-def _stored_task(run: RunFolder, audit: Tree, auxiliary: str | None = None) -> Task:
+def _read_stored(run: RunFolder, audit: Tree, auxiliary: str | None = None) -> Task:
     splits = {split: [example_of(row) for row in run.examples(split, auxiliary)] for split in audit["splits"]}
     return Task.from_examples(str(audit["name"]), splits, task_type=audit["type"], test_fraction=0)
 

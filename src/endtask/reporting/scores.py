@@ -99,6 +99,15 @@ def span_scores(predictions: Iterable[Mapping[str, Any]], tags: Sequence[str]) -
     )
 
 
+def class_scores(predictions: Iterable[Mapping[str, Any]], form: str, labels: Sequence[str]) -> list[ClassScores]:
+    """Return the scores of each class, label or type of span; none for numbers."""
+    if form == "tags":
+        return span_scores(predictions, labels)
+    if form == "label_sets":
+        return label_scores(predictions)
+    return Confusion.count(predictions).scores() if form == "classes" else []
+
+
 def _pooled(pairs: Iterable[tuple[set[Any], set[Any]]]) -> list[ClassScores]:
     """Return the scores of each label, or of each type of span, from pairs of true and predicted sets."""
     true: Counter[str] = Counter()

@@ -21,6 +21,8 @@ ONNX_FILES = ("model.onnx", "model_quantized.onnx")
 """Names that Hugging Face's Optimum gives to the files: full precision, 8 bits."""
 RUNTIME, EXPORT = ("onnxruntime",), ("onnx", "onnxscript", "onnxruntime")
 """The packages that prediction and export need; the extra `onnx` installs all."""
+_LARGEST_FILE = 1_500_000_000
+"""Bytes of weights above which the graph stores them in a second file: the format ends at 2 GB."""
 
 
 def is_onnx(folder: Path) -> bool:
@@ -104,8 +106,13 @@ def write_onnx(model: Path, path: Path, texts: Sequence[Any], *, per_token: bool
             dynamic_shapes={name: {0: batch, 1: tokens} for name in example},
             input_names=list(example),
             output_names=["logits"],
+            external_data=_bytes_of(network) > _LARGEST_FILE,
             verbose=False,
         )
+
+
+def _bytes_of(network: Any) -> int:
+    return sum(weight.numel() * weight.element_size() for weight in network.parameters())
 
 
 def _tokens(tokenizer: Any, texts: Sequence[Any]) -> Any:

@@ -18,6 +18,8 @@ from endtask.serving.onnx_model import OnnxModel, is_onnx, model_class
 from endtask.task_types.base import Answer, LabelSet, Prediction, Score, Tagged
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
@@ -170,6 +172,20 @@ class Predictor:
             # A batch may mix texts and pairs; the tokenizer takes one kind at a time.
             for _, group in groupby(batch, key=lambda text: isinstance(text, str)):
                 yield from self._predict_batch(list(group))
+
+    def logits(self, texts: Sequence[Text]) -> list[NDArray[np.float32]]:
+        """Return the raw outputs for texts, without windows: a vector for a text, of a tagger a row for each token."""
+        words = [" ".join(text) if isinstance(text, list) else text for text in texts]
+        first = [text if isinstance(text, str) else text[0] for text in words]
+        second = [text[1] for text in words if not isinstance(text, str)]
+        inputs: Any = self._tokenizer(first, second or None, truncation=True, padding=True, return_tensors="pt")
+        import torch
+
+        with torch.inference_mode():
+            outputs = self._logits(inputs)
+        if not self.task_type.per_token:
+            return list(outputs.numpy())
+        return [row[mask.bool()].numpy() for row, mask in zip(outputs, inputs["attention_mask"], strict=True)]
 
     def _check(self, number: int, text: Text) -> None:
         if isinstance(text, list):

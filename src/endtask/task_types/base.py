@@ -7,7 +7,7 @@ modules import torch inside methods only, since tasks are read and checked witho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -212,6 +212,15 @@ class Prediction:
     def __str__(self) -> str:
         return f"{self.label}\t{self.probability:.4f}"
 
+    @property
+    def answer(self) -> str:
+        """What was predicted, as the label of a row."""
+        return self.label
+
+    def columns(self) -> dict[str, Any]:
+        """Return the cells of a table with predictions, by column."""
+        return {"label": self.label, **_probability_columns(self.probabilities)}
+
 
 @dataclass(frozen=True)
 class Score:
@@ -221,6 +230,15 @@ class Score:
 
     def __str__(self) -> str:
         return f"{self.score:.4f}"
+
+    @property
+    def answer(self) -> float:
+        """What was predicted, as the label of a row."""
+        return self.score
+
+    def columns(self) -> dict[str, Any]:
+        """Return the cells of a table with predictions, by column."""
+        return {"score": self.score}
 
 
 @dataclass(frozen=True)
@@ -232,6 +250,15 @@ class LabelSet:
 
     def __str__(self) -> str:
         return ", ".join(self.labels)
+
+    @property
+    def answer(self) -> tuple[str, ...]:
+        """What was predicted, as the label of a row."""
+        return self.labels
+
+    def columns(self) -> dict[str, Any]:
+        """Return the cells of a table with predictions, by column."""
+        return {"labels": list(self.labels), **_probability_columns(self.probabilities)}
 
 
 @dataclass(frozen=True)
@@ -245,6 +272,19 @@ class Tagged:
 
     def __str__(self) -> str:
         return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
+
+    @property
+    def answer(self) -> tuple[str, ...]:
+        """What was predicted, as the label of a row."""
+        return self.tags
+
+    def columns(self) -> dict[str, Any]:
+        """Return the cells of a table with predictions, by column."""
+        return {"tags": list(self.tags), "tag_probabilities": list(self.probabilities)}
+
+
+def _probability_columns(probabilities: Mapping[str, float]) -> dict[str, Any]:
+    return {f"probability_{label}": value for label, value in probabilities.items()}
 
 
 Answer = Prediction | Score | LabelSet | Tagged

@@ -110,7 +110,7 @@ def _pack_task(
     length = settings.pretrain.task_max_length or settings.pretrain.max_length
     counts = {"task": _counts(pack_task_texts(task.train, tokenizer, length, folder / "task"))}
     for split, examples in task.splits.items():
-        counts[split] = _counts(_pack_split(examples, tokenizer, settings, folder / split))
+        counts[split] = _counts(pack_split(examples, tokenizer, settings, folder / split))
         if task.task_type.per_token:
             counts[split]["lost_words"] = _lost_words(folder / split, split + whose, settings.finetune.max_length)
         elif settings.tokenizer.entity_markers:
@@ -187,9 +187,10 @@ def _check_windows(task: Task, settings: Settings, whose: str = "") -> None:
         )
 
 
-def _pack_split(
+def pack_split(
     examples: tuple[Example, ...], tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path
 ) -> PackedTexts:
+    """Tokenise a split for fine-tuning and evaluation: truncated, or as windows of long texts."""
     length, stride = settings.finetune.max_length, settings.finetune.window_stride
     if stride is None:
         return pack_task_texts(examples, tokenizer, length, folder)
