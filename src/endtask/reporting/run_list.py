@@ -9,7 +9,7 @@ from typing import Any
 
 from endtask.errors import InputError, did_you_mean_path
 from endtask.io.processes import is_locked
-from endtask.io.run_layout import SETTINGS_FILE
+from endtask.io.run_layout import SETTINGS_FILE, STAGES
 from endtask.reporting import format as shown
 from endtask.reporting.costs import stage_costs, total_cost
 from endtask.reporting.run_folder import RunFolder
@@ -105,8 +105,8 @@ def _state(run: RunFolder) -> str:
         return "finished"
     if run.started:
         return f"stopped in {run.started[0]}"
-    finished = [stage for stage in run.manifests if stage not in run.missing]
-    return f"until {finished[-1]}" if finished else "not started"
+    before = STAGES[: STAGES.index(run.missing[0])]
+    return f"until {before[-1]}" if before else "not started"
 
 
 _HEADINGS = ("run", "state", "score", "leak-free", "time", "tokens", "FLOPs")

@@ -171,10 +171,12 @@ def _parquet_writer(target: Path, raw_cells: bool) -> Iterator[Writer]:
                 writer = parquet.ParquetWriter(file, schema, compression="zstd")
             writer.write_table(table)
 
-        yield write
-        if writer is not None:
-            writer.close()
-        else:
+        try:
+            yield write
+        finally:
+            if writer is not None:
+                writer.close()
+        if writer is None:
             parquet.write_table(arrow.table({}), file)
 
 
