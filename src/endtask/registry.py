@@ -5,8 +5,8 @@ A part registers itself where it is defined:
     @selectors.register("dsir")
     class Dsir(Selector): ...
 
-Parts of the package are found in its folders. Users add their own through an entry point (`endtask.selectors`, ...) or
-with `--plugin FILE.py`. Code never comes from a run folder, a bundle or a settings file.
+The registry finds the parts of the package in its folders. Users add their own through an entry point
+(`endtask.selectors`, ...) or with `--plugin FILE.py`. Code never comes from a run folder, a bundle or a settings file.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ P = TypeVar("P")
 
 
 class Registry(Generic[P]):
-    """The parts of one kind by name; a part of the package is imported when it is first asked for.
+    """The parts of one kind by name; a part of the package is imported when it is first requested.
 
-    `package` is the folder that holds the parts of the package. A part named `dsir` is looked for in `package.dsir`
-    first, so that choosing one part does not import all others.
+    `package` is the folder with the parts of the package. The registry looks for a part named `dsir` in `package.dsir`
+    first, so that choosing a part does not import all others.
     """
 
     def __init__(self, kind: str, package: str) -> None:
@@ -92,8 +92,8 @@ class Registry(Generic[P]):
         if self._complete:
             return
         package = importlib.import_module(self.package)
-        for found in pkgutil.walk_packages(package.__path__, f"{self.package}."):
-            importlib.import_module(found.name)
+        for module in pkgutil.walk_packages(package.__path__, f"{self.package}."):
+            importlib.import_module(module.name)
         self._complete = True
 
     def _entry_points(self) -> metadata.EntryPoints:
@@ -155,6 +155,6 @@ weightings: Registry[Any] = Registry("weighting", "endtask.weighting")
 encoders: Registry[Any] = Registry("encoder", "endtask.encoders")
 metrics: Registry[Any] = Registry("metric", "endtask.evaluation.metrics")
 task_types: Registry[Any] = Registry("task type", "endtask.task_types")
-"""The kinds of parts. They are defined here, below everything else, so that the settings can ask them."""
+"""The kinds of parts. They are defined here, below everything else, so that the settings can use them."""
 
 REGISTRIES = (selectors, objectives, weightings, encoders, metrics, task_types)

@@ -41,7 +41,7 @@ def test_what_learned_weights_are_learned_from() -> None:
     assert by_part(own_head)["learned weights"].split == "dev"
     (told,) = chosen_by_dev(data_usage(resolve(by_dev)))
     assert told.startswith("labels of dev choose the weights of objectives")
-    assert told.endswith("pretrain.weighting.split=folds leaves dev alone")
+    assert told.endswith("pretrain.weighting.split=folds uses train instead")
     assert chosen_by_dev(data_usage(resolve({"pretrain": train}))) == ()
     assert chosen_by_dev(data_usage(resolve({**by_dev, "skip_pretraining": True}))) == ()
 
@@ -57,7 +57,7 @@ def test_a_selection_that_reads_labels_is_told() -> None:
     assert chosen_by_dev(data_usage(resolve(influence))) == ()
     (told,) = chosen_by_dev(data_usage(resolve(by_dev)))
     assert told.startswith("labels of dev choose the texts of the selection")
-    assert told.endswith("select.targets=folds leaves dev alone")
+    assert told.endswith("select.targets=folds uses train instead")
 
 
 def test_dev_chooses_where_it_is_scored() -> None:

@@ -195,7 +195,7 @@ def test_a_misspelt_file_is_met_with_the_nearest(tmp_path: Path) -> None:
 def test_data_in_the_place_of_settings(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"text,label\na: b: c,d\n")
-    said = f"{path}: data, where settings were looked for (labelled data come by --task {path})"
+    said = f"{path}: a data file, not settings (labelled data are set by --task {path})"
     assert complaint(path) == said
 
 

@@ -44,6 +44,15 @@ def test_the_table_has_mean_and_standard_deviation_of_every_metric() -> None:
     assert "52 of 139 rows of test have a text that is also in train" in card
 
 
+def test_interval_and_baselines_on_the_same_rows() -> None:
+    baselines = {"interval": [0.5, 0.7123], "majority": {"description": "majority class ('`')", "score": 0.1}}
+    results = {**RESULTS, "seeds": SEEDS, "baselines": baselines}
+    card = model_card(settings_for(), results, 1, ("cat", "dog"))
+    assert "- macro_f1: 95% interval over rows and seeds [50.0, 71.2]." in card
+    assert "of the baseline ``" in card
+    assert "10.0." in card
+
+
 def test_licences_and_hyper_parameters() -> None:
     sources = [{"path": "a.txt", "name": "books", "license": "CC BY 4.0"}, {"path": "b.txt"}]
     card = card_of(settings_for(corpus={"sources": sources}, finetune={"epochs": 7, "seeds": [3, 4]}))

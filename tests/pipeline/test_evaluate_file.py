@@ -24,6 +24,7 @@ def test_the_test_file_has_the_scores_of_the_run(finished_run: Path, on_test: Fi
     assert on_test.all_rows.score == pytest.approx(results["summary"]["mean"], abs=1e-12)
     assert [dict(row) for row in on_test.by_seed] == results["seeds"]
     assert on_test.metric == results["summary"]["metric"]
+    assert list(on_test.all_rows.interval) == results["baselines"]["interval"]
     low, high = on_test.all_rows.interval
     assert 0 <= low <= on_test.all_rows.score <= high <= 1
     assert low < high

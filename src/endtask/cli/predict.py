@@ -89,7 +89,7 @@ def command(
         _write_table(predictor, run, file, to, column, pair_column, batch_size, raw_cells)
         return
     for answer in _answers(predictor, run, texts, file, column, pair_column, batch_size):
-        _show(answer, as_json)
+        print(json.dumps(vars(answer), ensure_ascii=False) if as_json else answer, flush=True)
 
 
 def _file_for(texts: list[str] | None, file: Path | None) -> Path:
@@ -173,21 +173,17 @@ def trial_line(run: Path) -> str:
     return f"try it: endtask predict {shlex.quote(str(run))} {text}"
 
 
-def _show(answer: Answer, as_json: bool) -> None:
-    print(json.dumps(vars(answer), ensure_ascii=False) if as_json else answer, flush=True)
-
-
 def arrived_lines(stream: BinaryIO) -> Iterator[list[str]]:
-    """Yield the complete lines read so far as soon as there are any, so that a slow writer sees results at once."""
-    number, rest = 0, b""
-    read_some = getattr(stream, "read1", stream.read)
-    while chunk := read_some(1 << 16):
-        *lines, rest = (rest + chunk).split(b"\n")
+    """Yield complete lines as soon as they arrive, so that a slow writer sees results at once."""
+    count, incomplete = 0, b""
+    read = getattr(stream, "read1", stream.read)
+    while chunk := read(1 << 16):
+        *lines, incomplete = (incomplete + chunk).split(b"\n")
         if lines:
-            yield [_decoded(line, row) for row, line in enumerate(lines, start=number + 1)]
-            number += len(lines)
-    if rest:
-        yield [_decoded(rest, number + 1)]
+            yield [_decoded(line, row) for row, line in enumerate(lines, start=count + 1)]
+            count += len(lines)
+    if incomplete:
+        yield [_decoded(incomplete, count + 1)]
 
 
 def _decoded(line: bytes, number: int) -> str:

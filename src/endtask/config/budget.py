@@ -101,11 +101,11 @@ class Budget(FromText):
 
     @property
     def seconds(self) -> float | None:
-        """The time allowed, when the budget is a time."""
+        """The allowed time; None for a budget in another unit."""
         return self.amount if self.unit == "seconds" else None
 
     def share(self, fraction: float) -> Budget:
-        """A part of this budget, in the same unit."""
+        """Return a fraction of this budget, in the same unit."""
         amount = self.amount * fraction
         return Budget(amount, self.unit, f"{amount:.10g}{_SHORT_UNIT[self.unit]}")
 
@@ -203,7 +203,7 @@ class TextAmount(FromText):
 
     @classmethod
     def parse(cls, text: str) -> TextAmount:
-        """Read it as the user writes it."""
+        """Return the amount that a setting such as `10x` or `300MB` means."""
         if text.strip() == "all":
             return cls(1.0, "share", "all")
         if (times := _TIMES.fullmatch(text.strip())) and float(times[1]) > 0:
@@ -217,7 +217,7 @@ class TextAmount(FromText):
         return cls(size.amount, size.unit, size.text)
 
     def budget(self, train_rows: int) -> SizeBudget | None:
-        """The same as an amount of text; None for all.
+        """Return the amount of text for so many train rows; None: all text.
 
         >>> TextAmount.parse("10x").budget(train_rows=500)
         SizeBudget(amount=5000.0, unit='passages', text='10x')

@@ -1,4 +1,4 @@
-"""Settings of what the user brings: the task, the corpus, retrieval from it, and the domain's text."""
+"""Settings of the data: the task, the corpus, retrieval, and the text of the domain."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TaskSettings(Section):
 
 
 def _check_registered(name: str) -> None:
-    """Raise `ValueError` where there is no task type of this name, with the one that others call so."""
+    """Raise `ValueError` for an unknown task type; the message names the type of which it is an alias."""
     plain = name.lower().replace("-", "_")
     for known in task_types.names():
         if name != known and plain in (known, *task_types.get(known).aliases):

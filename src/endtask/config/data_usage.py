@@ -37,7 +37,7 @@ class DataUse:
 def data_usage(
     settings: Settings, *, groups: int | None = None, absent: Collection[str] = frozenset()
 ) -> tuple[DataUse, ...]:
-    """Every part of training that reads data, in the order of the work.
+    """Return every part of training that reads data, in the order of training.
 
     `groups` of train stay together, so that there are no more folds than groups; None: unknown.
     `absent` objectives have no text to read, and are left out as they are in training.
@@ -45,8 +45,8 @@ def data_usage(
     >>> [(use.part, use.split, use.labels) for use in data_usage(Settings())]
     [('corpus', '-', False), ('task', 'train', True), ('fine-tuning', 'train', True), ('best step', 'dev', True)]
     """
-    found = (*_selection(settings), *_pretraining(settings, groups), *_finetuning(settings))
-    return tuple(use for use in found if use.part not in absent)
+    uses = (*_selection(settings), *_pretraining(settings, groups), *_finetuning(settings))
+    return tuple(use for use in uses if use.part not in absent)
 
 
 def chosen_by_dev(uses: Iterable[DataUse]) -> tuple[str, ...]:
@@ -57,13 +57,13 @@ def chosen_by_dev(uses: Iterable[DataUse]) -> tuple[str, ...]:
     """
     chosen = [use.part for use in uses if use.part in _DEV_MAY_CHOOSE and use.split.endswith("dev")]
     return tuple(
-        f"labels of dev choose {what}, so dev scores are no longer those of unseen data; {instead} leaves dev alone"
-        for what, instead in map(_DEV_MAY_CHOOSE.__getitem__, chosen)
+        f"labels of dev choose {what}, so dev scores are no longer those of unseen data; {setting} uses train instead"
+        for what, setting in map(_DEV_MAY_CHOOSE.__getitem__, chosen)
     )
 
 
 def data_usage_lines(uses: tuple[DataUse, ...]) -> Iterator[str]:
-    """A small table for people."""
+    """Yield the lines of a table for the terminal."""
     rows = [("objective", "learns", "reads", "split", "labels")]
     rows += [(use.part, use.learns, use.reads, use.split, "yes" if use.labels else "no") for use in uses]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -72,9 +72,9 @@ def data_usage_lines(uses: tuple[DataUse, ...]) -> Iterator[str]:
 
 
 def _selection(settings: Settings) -> Iterator[DataUse]:
-    """Selectors that read labels; the others read the texts of train at most."""
-    found = (selector.data_usage() for selector in settings.select.part.parts())
-    yield from (use for use in found if use is not None)
+    """Yield the selectors that read labels; the others read the texts of train at most."""
+    uses = (selector.data_usage() for selector in settings.select.part.parts())
+    yield from (use for use in uses if use is not None)
 
 
 def selection_use(learns: str, split: str) -> DataUse:
@@ -86,8 +86,8 @@ def _pretraining(settings: Settings, groups: int | None) -> Iterator[DataUse]:
     train = settings.pretrain
     if settings.skip_pretraining:
         return
-    for name, one in settings.used_objectives.items():
-        yield objective_data_use(name, one)
+    for name, objective in settings.used_objectives.items():
+        yield objective_data_use(name, objective)
     yield from train.weighting.part.data_usage(groups)
     if train.reselect.every is not None:
         folds = train.weighting.part.number_of_folds or RESELECTION_FOLDS

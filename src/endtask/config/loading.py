@@ -1,4 +1,4 @@
-"""Settings from YAML, JSON, presets and `--set key=value`; every mistake becomes one line."""
+"""Read settings from YAML, JSON, presets and `--set key=value`; every mistake becomes one line."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from endtask.io.tables import ROW_SUFFIXES
 
 Tree = dict[str, Any]
 
-_SIGNS_OF_YAML = frozenset("|>,#-:?&*!%@`")  # each means something else, or nothing, where a value begins
+_YAML_INDICATORS = frozenset("|>,#-:?&*!%@`")  # characters that cannot be a plain value in YAML
 
 
 class _YamlLoader(yaml.SafeLoader):
-    """YAML in which a key may stand only once; PyYAML alone would let the last one win in silence."""
+    """YAML that refuses repeated keys; PyYAML alone would silently let the last one win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -43,7 +43,7 @@ def load_settings(
     overrides: Iterable[str] = (),
     given: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Put settings together: preset, then file, then `given` (flags), then `--set` overrides; later ones win.
+    """Return the settings of preset, file, `given` (flags) and `--set` overrides; later ones win.
 
     The file is YAML or JSON and may itself name a `preset`.
 
@@ -70,7 +70,7 @@ def _layers_named_in(path: str | Path | None, preset: str | None) -> list[Tree]:
 
 
 def resolve(tree: Mapping[str, Any], where: str | None = None, overridden: Collection[str] = ()) -> Settings:
-    """Check a nested mapping against the typed settings.
+    """Return a nested mapping as typed settings; raises `InputError` for the first mistake.
 
     >>> resolve({"pretrain": {"learnin_rate": 1}})
     Traceback (most recent call last):
@@ -84,7 +84,7 @@ def resolve(tree: Mapping[str, Any], where: str | None = None, overridden: Colle
 
 
 def read_tree(path: str | Path) -> Tree:
-    """The nested mapping in a YAML or JSON file."""
+    """Return the nested mapping in a YAML or JSON file."""
     path = Path(path)
     text = _read_text(path)
     try:
@@ -108,7 +108,7 @@ def read_tree(path: str | Path) -> Tree:
 
 def _read_text(path: Path) -> str:
     if path.is_file() and bare_suffix(path) in ROW_SUFFIXES:
-        raise InputError("data, where settings were looked for", path=path, hint=f"labelled data come by --task {path}")
+        raise InputError("a data file, not settings", path=path, hint=f"labelled data are set by --task {path}")
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -139,29 +139,29 @@ def _parse_json(text: str) -> Any:
 
 
 def _without_empty_sections(tree: Mapping[str, Any], model: type[BaseModel]) -> Tree:
-    """Leave out sections whose keys are all commented out, which YAML reads as null."""
-    stored: Tree = {}
+    """Return the tree without sections whose keys are all commented out, which YAML reads as null."""
+    filled: Tree = {}
     for key, value in tree.items():
         section = section_of(model, key)
         if section is not None and isinstance(value, Mapping):
-            stored[key] = _without_empty_sections(value, section)
+            filled[key] = _without_empty_sections(value, section)
         elif section is None or value is not None:
-            stored[key] = value
-    return stored
+            filled[key] = value
+    return filled
 
 
 def merge(base: Tree, change: Mapping[str, Any], model: type[BaseModel] | None = Settings) -> None:
     """Write `change` into `base`, section by section.
 
-    Where `change` names another part in a section, the options of the part before do not stay.
+    Where `change` names another part in a section, the options of the previous part are dropped.
     """
     for key, value in change.items():
         section = section_of(model, key) if model is not None else None
         if section is not None and model is not None and holds_named_sections(model, key):
-            for name, inner in value.items() if isinstance(value, Mapping) else ():
-                _forget_options(base.get(key), name, inner, section)
+            for name, settings in value.items() if isinstance(value, Mapping) else ():
+                _drop_options(base.get(key), name, settings, section)
         elif section is not None:
-            _forget_options(base, key, value, section)
+            _drop_options(base, key, value, section)
         if isinstance(value, Mapping) and isinstance(base.get(key), dict):
             merge(base[key], value, section)
         elif value is None and isinstance(base.get(key), dict):
@@ -171,19 +171,15 @@ def merge(base: Tree, change: Mapping[str, Any], model: type[BaseModel] | None =
             base[key] = copy.deepcopy(value)
 
 
-def _forget_options(base: Any, key: str, value: Any, section: type[BaseModel]) -> None:
+def _drop_options(base: Any, key: str, value: Any, section: type[BaseModel]) -> None:
     """Drop the options of the part that `base[key]` names where `value` names another one."""
     if not issubclass(section, PartSection) or not isinstance(base, dict) or key not in base:
         return
-    before, after = base[key], value
-    if isinstance(before, str):
-        before = {section.part_key: before}
-    if isinstance(after, str):
-        after = {section.part_key: after}
+    before, after = ({section.part_key: choice} if isinstance(choice, str) else choice for choice in (base[key], value))
     if not isinstance(before, Mapping) or not isinstance(after, Mapping) or section.part_key not in after:
         return
     if section.chosen(before) != section.chosen(after):
-        base[key] = {name: stored for name, stored in before.items() if name in section.model_fields}
+        base[key] = {name: option for name, option in before.items() if name in section.model_fields}
     else:
         base[key] = dict(before)
 
@@ -195,7 +191,7 @@ def apply_override(tree: Tree, override: str) -> str:
     if not equals or not all(names):
         raise InputError(f"--set {override!r}: write it as key=value", hint="for example pretrain.learning_rate=1e-3")
     sections = _sections_along(names[:-1])
-    above = tree
+    parent = tree
     for name, section in zip(names[:-1], sections, strict=True):
         if tree.get(name) is None:
             tree[name] = {}
@@ -203,22 +199,22 @@ def apply_override(tree: Tree, override: str) -> str:
             tree[name] = {section.part_key: tree[name]}
         if not isinstance(tree[name], dict):
             raise InputError(f"--set {override!r}: {name!r} is a value, not a section")
-        above, tree = tree, tree[name]
+        parent, tree = tree, tree[name]
     try:
         value = _value(text)
     except yaml.YAMLError:
         raise InputError(f"--set {override!r}: the value is not valid YAML") from None
-    inside = sections[-1] if sections else None
-    if inside is not None and issubclass(inside, PartSection) and names[-1] == inside.part_key:
-        _forget_options(above, names[-2], {names[-1]: value}, inside)
-        tree = above[names[-2]]
+    section = sections[-1] if sections else None
+    if section is not None and issubclass(section, PartSection) and names[-1] == section.part_key:
+        _drop_options(parent, names[-2], {names[-1]: value}, section)
+        tree = parent[names[-2]]
     tree[names[-1]] = value
     return ".".join(names)
 
 
 def _sections_along(names: Sequence[str]) -> list[type[BaseModel] | None]:
     """Return the section that each of some nested keys leads to; None for values and for sections by name."""
-    found: list[type[BaseModel] | None] = []
+    sections: list[type[BaseModel] | None] = []
     model: type[BaseModel] | None = Settings
     named: type[BaseModel] | None = None
     for name in names:
@@ -228,18 +224,18 @@ def _sections_along(names: Sequence[str]) -> list[type[BaseModel] | None]:
             named, model = section_of(model, name), None
         else:
             model = section_of(model, name) if model is not None else None
-        found.append(model)
-    return found
+        sections.append(model)
+    return sections
 
 
 def _value(text: str) -> Any:
-    """A value as YAML reads it; but a sign alone, such as the delimiter `|`, is that sign and no beginning of more."""
-    sign = text.strip()
-    return sign if sign in _SIGNS_OF_YAML else yaml.load(text, _YamlLoader)
+    """Return a value as YAML reads it; an indicator of YAML alone, such as the delimiter `|`, is a string."""
+    stripped = text.strip()
+    return stripped if stripped in _YAML_INDICATORS else yaml.load(text, _YamlLoader)
 
 
 def dump_yaml(settings: Settings) -> str:
-    """The resolved settings as YAML, accepted back by `load_settings`."""
+    """Return the settings as YAML that `load_settings` reads back."""
     tree = settings.model_dump(mode="json")
     text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
     # PyYAML writes the character NEL as it is but reads it back as a line end; escaped, it survives.

@@ -1,4 +1,4 @@
-"""Turn the type checker's complaints about settings into one line with the nearest right key."""
+"""Turn validation errors of settings into one line with the nearest right key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from endtask.errors import InputError, did_you_mean, nearest
 
 Location = tuple[int | str, ...]
 
-_KEY_ITSELF = "[key]"  # where pydantic complains about a key, behind it
+_KEY_ITSELF = "[key]"  # the last part of the location where pydantic complains about a key, not its value
 
 _PLAIN_WORDS = {
     "bool_parsing": "must be true or false",
@@ -51,7 +51,7 @@ _OTHER_KEYS = {
     "use_cpu": "device",
     "warmup_ratio": "warmup_steps",
 }
-"""What Hugging Face's TrainingArguments and scripts call our settings: the key in the same section, or where it is."""
+"""Names of Hugging Face's TrainingArguments and scripts, and our key: in the same section, or dotted."""
 
 
 def explain(
@@ -61,45 +61,56 @@ def explain(
     root: type[BaseModel] = Settings,
     tree: Mapping[str, Any] | None = None,
 ) -> InputError:
-    """The one line for a failed check: `where` names the file, unless the key came from `--set`.
+    """Return the first mistake as one line; `where` names the file, unless the key came from `--set`.
 
-    `tree` is what was checked, where sections have names of the user's own.
+    `tree` is the validated mapping, which holds the names of sections that users name themselves.
     """
     complaints = error.errors()
     # A misspelt key also leaves the right one unset, so the misspelling comes first.
-    unknown = (each for each in complaints if each["type"] == "extra_forbidden")
-    first = next((each for each in unknown if not _lacks_part(each, tree or {}, root)), complaints[0])
-    if first["loc"][-1:] == (_KEY_ITSELF,) and first["type"] != "extra_forbidden":  # which may itself be named so
-        *above, name, _ = first["loc"]
-        return InputError(no_name(name), path=where, key=_dotted(tuple(above)))
+    unknown = (complaint for complaint in complaints if complaint["type"] == "extra_forbidden")
+    first = next((complaint for complaint in unknown if not _lacks_part(complaint, tree or {}, root)), complaints[0])
+    if first["loc"][-1:] == (_KEY_ITSELF,) and first["type"] != "extra_forbidden":  # a setting may have this name
+        *parents, name, _ = first["loc"]
+        return InputError(no_name(name), path=where, key=_dotted(tuple(parents)))
     location = _location_of(tuple(first["loc"]), root)
     if first["type"] == "extra_forbidden":
-        # `--set fintune.epochs=3` makes an unknown section: the complaint is about the section alone.
-        path = "--set" if _sets_below(location, overridden) else _origin(_dotted(location), "", where, overridden)
-        part = _part_section_at(location[:-1], root, tree or {})
-        if part is not None and (owners := _owners(part, str(location[-1]))):
-            message = f"{part.registry.kind} {part.part_name!r} has no such option"
-            hint = f"it is an option of {part.part_key}: {' or '.join(owners)}"
-            return InputError(message, path=path, key=_dotted(location), hint=hint)
-        hint = _right_key(location, root, part or _section_at(location[:-1], root) or root)
-        return InputError("unknown setting", path=path, key=_dotted(location), hint=hint)
-    same_location = [each for each in complaints if _location_of(tuple(each["loc"]), root) == location]
-    message = " or ".join(dict.fromkeys(_in_plain_words(each) for each in same_location))
-    # Each branch of a union complains for itself: "must be more than 0 or must be 'auto'".
+        return _unknown_setting(location, where, overridden, root, tree or {})
+    same_location = [complaint for complaint in complaints if _location_of(tuple(complaint["loc"]), root) == location]
+    message = " or ".join(dict.fromkeys(map(_in_plain_words, same_location)))
+    # Each branch of a union has its own complaint: "must be more than 0 or must be 'auto'".
     message = message.replace(" or must be ", " or ")
-    location, message = _key_in_front(location, message, root, tree or {})
+    location, message = _split_key(location, message, root, tree or {})
     path = _origin(_dotted(location), message, where, overridden)
-    if first["type"] == "missing":  # of a section that `--set` may have made
+    if first["type"] == "missing":  # in a section that `--set` may have made
         path = "--set" if _sets_below(location[:-1], overridden) else path
-        bare = isinstance(first["input"], dict) and first["input"].keys() == {"weight"}
-        if (path == "--set" or bare) and _is_named(location[:-1], root):
+        has_weight_only = isinstance(first["input"], dict) and first["input"].keys() == {"weight"}
+        if (path == "--set" or has_weight_only) and _is_named(location[:-1], root):
             return _unknown_name(location, path, tree or {})
-    value_hint = _right_value(same_location)
-    return InputError(message + _what_was_given(first), path=path, key=_dotted(location) or None, hint=value_hint)
+    hint = _right_value(same_location)
+    return InputError(message + _got(first), path=path, key=_dotted(location) or None, hint=hint)
+
+
+def _unknown_setting(
+    location: Location,
+    where: str | None,
+    overridden: Collection[str],
+    root: type[BaseModel],
+    tree: Mapping[str, Any],
+) -> InputError:
+    key = _dotted(location)
+    # `--set fintune.epochs=3` makes an unknown section: the complaint is about the section alone.
+    path = "--set" if _sets_below(location, overridden) else _origin(key, "", where, overridden)
+    part = _part_section_at(location[:-1], root, tree)
+    if part is not None and (owners := _owners(part, str(location[-1]))):
+        message = f"{part.registry.kind} {part.part_name!r} has no such option"
+        hint = f"it is an option of {part.part_key}: {' or '.join(owners)}"
+        return InputError(message, path=path, key=key, hint=hint)
+    hint = _right_key(location, root, part or _section_at(location[:-1], root) or root)
+    return InputError("unknown setting", path=path, key=key, hint=hint)
 
 
 def _part_section_at(location: Location, root: type[BaseModel], tree: Mapping[str, Any]) -> type[PartSection] | None:
-    """Return the section of a part, with its options, that a place leads to; None for other places."""
+    """Return the section at a location with the options of its part; None for a section without a part."""
     section = _section_at(location, root)
     if section is None or not issubclass(section, PartSection):
         return None
@@ -120,53 +131,52 @@ def _owners(section: type[PartSection], option: str) -> list[str]:
 
 def _lacks_part(complaint: Any, tree: Mapping[str, Any], root: type[BaseModel]) -> bool:
     """Return whether a key is unknown only because its section does not name the part that has this option."""
-    *above, option = complaint["loc"]
-    section = _section_at(tuple(above), root)
-    if section is None or not issubclass(section, PartSection) or _part_section_at(tuple(above), root, tree):
+    *parents, option = complaint["loc"]
+    section = _section_at(tuple(parents), root)
+    if section is None or not issubclass(section, PartSection) or _part_section_at(tuple(parents), root, tree):
         return False
     return bool(_owners(section, str(option)))
 
 
 def section_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
-    """The section a key holds (or holds a list of, or several by name), or None for a plain value."""
+    """Return the section that a key holds, or a list or mapping of which it holds; None for a plain value."""
     field = model.model_fields.get(key)
-    kinds = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
-    plain = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds]
-    return next((kind for kind in plain if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+    annotations = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
+    types = [get_args(each)[0] if get_origin(each) is Annotated else each for each in annotations]
+    return next((each for each in types if isinstance(each, type) and issubclass(each, BaseModel)), None)
 
 
 def holds_named_sections(model: type[BaseModel], key: str) -> bool:
-    """Whether a key holds sections by names of the user's own, such as `pretrain.objectives`."""
+    """Whether a key holds sections under names of the user's own, such as `pretrain.objectives`."""
     field = model.model_fields.get(key)
     return field is not None and get_origin(field.annotation) is dict
 
 
 def _location_of(reported: Location, root: type[BaseModel]) -> Location:
-    """The location as the user typed it: pydantic adds the name of a union's branch at the end."""
+    """Return the location as the user typed it: pydantic adds the name of a union's branch at the end."""
     location: list[int | str] = []
     for part in reported:
-        # The name of a named section leads to a section itself.
         if isinstance(part, str) and _section_at(tuple(location), root) is None:
             break
         location.append(part)
     return tuple(location)
 
 
-def _key_in_front(
+def _split_key(
     location: Location, message: str, root: type[BaseModel], tree: Mapping[str, Any]
 ) -> tuple[Location, str]:
-    """A check over several keys of a section starts its message with the first of them, which is the place to name."""
+    """Move the key that begins a message to the location: checks over several keys of a section name one of them."""
     model: type[BaseModel] | None = _part_section_at(location, root, tree) or _section_at(location, root)
-    word, _, rest = message.partition(" ")
-    names = word.removesuffix(":").split(".")
-    known = iter(names)
-    for name in known:
+    word, _, remaining = message.partition(" ")
+    keys = word.removesuffix(":").split(".")
+    names = iter(keys)
+    for name in names:
         if model is None or name not in model.model_fields:
             return location, message
         if holds_named_sections(model, name):
-            next(known, None)
+            next(names, None)
         model = section_of(model, name)
-    return (*location, *names), rest
+    return (*location, *keys), remaining
 
 
 def _sets_below(location: Location, overridden: Collection[str]) -> bool:
@@ -174,37 +184,37 @@ def _sets_below(location: Location, overridden: Collection[str]) -> bool:
 
 
 def _is_named(location: Location, root: type[BaseModel]) -> bool:
-    """Whether a place is a section that has a name of the user's own."""
-    above = _section_at(location[:-2], root)
-    return len(location) > 1 and above is not None and holds_named_sections(above, str(location[-2]))
+    """Whether a location is that of a section under a name of the user's own."""
+    parent = _section_at(location[:-2], root)
+    return len(location) > 1 and parent is not None and holds_named_sections(parent, str(location[-2]))
 
 
 def _unknown_name(location: Location, path: str | None, tree: Mapping[str, Any]) -> InputError:
-    """A named section without the key that each must have: more likely a misspelt name than a new one.
+    """Return the error for a section without its required key: its name is probably misspelt, not new.
 
     >>> objectives = {"dap": {"weight": 1}, "dapt": {"kind": "mlm"}}
     >>> print(_unknown_name(("pretrain", "objectives", "dap", "kind"), None, {"pretrain": {"objectives": objectives}}))
     key 'pretrain.objectives.dap': there is no objective of this name, and a new one needs a kind (did you mean 'dapt'?)
     """
-    *above, name, needed = location
+    *parents, name, needed = location
     siblings: Any = tree
-    for part in above:
+    for part in parents:
         siblings = siblings.get(part) if isinstance(siblings, Mapping) else None
     others = [str(other) for other in siblings if other != name] if isinstance(siblings, Mapping) else []
-    message = f"there is no {str(above[-1]).removesuffix('s')} of this name, and a new one needs a {needed}"
+    message = f"there is no {str(parents[-1]).removesuffix('s')} of this name, and a new one needs a {needed}"
     hint = did_you_mean(str(name), others) if others else None
     return InputError(message, path=path, key=_dotted(location[:-1]), hint=hint)
 
 
 def _origin(key: str, message: str, where: str | None, overridden: Collection[str]) -> str | None:
-    """The file, or `--set` if that gave the key, something above it, or another key that the message names."""
+    """Return the file, or `--set` if it set the key, a section around it, or another key that the message names."""
     named = {word.strip(":;,") for word in message.split()}
-    blamed = any(key == name or key.startswith(f"{name}.") or name in named for name in overridden)
-    return "--set" if blamed else where
+    is_set = any(key == name or key.startswith(f"{name}.") or name in named for name in overridden)
+    return "--set" if is_set else where
 
 
 def _section_at(location: Location, root: type[BaseModel]) -> type[BaseModel] | None:
-    """The section that a place leads to, or None for a plain value."""
+    """Return the section at a location; None for a plain value."""
     model: type[BaseModel] | None = root
     parts = iter(location)
     for part in parts:
@@ -216,44 +226,40 @@ def _section_at(location: Location, root: type[BaseModel]) -> type[BaseModel] | 
 
 
 def _right_key(location: Location, root: type[BaseModel], section: type[BaseModel]) -> str:
-    """A hint: our name for Hugging Face's, else the nearest of the section, else the same key elsewhere, else all."""
+    """Return a hint: our name for Hugging Face's, the nearest key, the same key of another section, or all keys."""
     wrong, own_key = str(location[-1]), _OTHER_KEYS.get(str(location[-1]))
     if own_key is not None and (keys := _keys_named(own_key, location[:-1], root)):
-        return _one_of(keys)
+        return _did_you_mean_any(keys)
     siblings = section.model_fields
     if nearest(wrong, siblings) is None and (elsewhere := _keys_named(wrong, location[:-1], root)):
-        return _one_of(elsewhere)
+        return _did_you_mean_any(elsewhere)
     hint, prefix = did_you_mean(wrong, siblings), _dotted(location[:-1])
     return hint.replace("did you mean '", f"did you mean '{prefix}.") if prefix else hint
 
 
-def _keys_named(name: str, above: Location, root: type[BaseModel]) -> list[str]:
-    """The dotted keys of a name: in its section, else those nearest to the top; a dotted name is the key itself.
+def _keys_named(name: str, parents: Location, root: type[BaseModel]) -> list[str]:
+    """Return the dotted keys with a name: the key of its section, else those of the fewest levels.
 
     >>> _keys_named("seed", ("pretrain",), Settings), _keys_named("epochs", ("pretrain",), Settings)
     (['pretrain.seed'], ['finetune.epochs'])
     """
-    section = _section_at(above, root)
+    section = _section_at(parents, root)
     if section is not None and name in section.model_fields:
-        return [_dotted((*above, name))]
-    found = [key for key in _all_keys(root) if name in (key, key.rpartition(".")[2])]
-    return [key for key in found if _depth(key) == min(map(_depth, found))]
+        return [_dotted((*parents, name))]
+    keys = [key for key in _all_keys(root) if name in (key, key.rpartition(".")[2])]
+    return [key for key in keys if key.count(".") == min(other.count(".") for other in keys)]
 
 
-def _one_of(keys: Sequence[str]) -> str:
+def _did_you_mean_any(keys: Sequence[str]) -> str:
     return f"did you mean {' or '.join(map(repr, keys))}?"
 
 
 def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     for name in model.model_fields:
         yield prefix + name
-        below = section_of(model, name)
-        if below is not None and not holds_named_sections(model, name):
-            yield from _all_keys(below, f"{prefix}{name}.")
-
-
-def _depth(key: str) -> int:
-    return key.count(".")
+        section = section_of(model, name)
+        if section is not None and not holds_named_sections(model, name):
+            yield from _all_keys(section, f"{prefix}{name}.")
 
 
 def _dotted(location: Location) -> str:
@@ -267,21 +273,21 @@ def _in_plain_words(complaint: Any) -> str:
 
 
 def _right_value(complaints: list[Any]) -> str | None:
-    """A hint where one of few words is wanted, and another name or a misspelling of one was given."""
-    given = complaints[0].get("input")
-    wanted = [word for each in complaints if each["type"] == "literal_error" for word in _words(each)]
-    if not isinstance(given, str) or not wanted:
+    """Return the nearest choice to a misspelt one; None for settings that are not a choice."""
+    value = complaints[0].get("input")
+    choices = [word for each in complaints if each["type"] == "literal_error" for word in _choices(each)]
+    if not isinstance(value, str) or not choices:
         return None
-    hint = did_you_mean(given, wanted)
+    hint = did_you_mean(value, choices)
     return hint if hint.startswith("did you mean") else None
 
 
-def _words(complaint: Any) -> list[str]:
+def _choices(complaint: Any) -> list[str]:
     return re.findall(r"'([^']*)'", complaint["ctx"]["expected"])
 
 
-def _what_was_given(complaint: Any) -> str:
-    given = complaint.get("input")
-    # Our own checks quote the value themselves.
-    shown = complaint["type"] != "value_error" and isinstance(given, str | int | float | bool)
-    return f", got {given!r}" if shown else ""
+def _got(complaint: Any) -> str:
+    value = complaint.get("input")
+    # The messages of endtask's own checks contain the value.
+    is_shown = complaint["type"] != "value_error" and isinstance(value, str | int | float | bool)
+    return f", got {value!r}" if is_shown else ""

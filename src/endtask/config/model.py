@@ -75,7 +75,7 @@ class TokenizerSettings(Section):
 
 
 def check_encoder(name: str, *, pooling: str = "auto", attention: str = "auto") -> None:
-    """Raise `ValueError` where an encoder has not the pooling or the attention backend of the settings."""
+    """Raise `ValueError` where an encoder lacks the pooling or the attention backend of the settings."""
     if pooling == attention == "auto":
         return
     encoder = encoders.get(name)
@@ -120,7 +120,7 @@ class ModelSettings(PartSection):
     )
     attention: Literal["auto", "varlen", "flex", "padded"] = Field(
         "auto",
-        description="how attention stays inside each text; auto: the fastest that works here; padded: with bert and "
+        description="how attention stays inside each text; auto: the fastest on this machine; padded: with bert and "
         "roberta over tables of equally long texts, with dropout of attention weights",
     )
 

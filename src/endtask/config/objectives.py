@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from endtask.config.budget import BatchSize
+from endtask.config.data import TaskSettings
 from endtask.config.section import Fraction, PartSection, PositiveNumber, Warmup
 from endtask.errors import did_you_mean
 from endtask.registry import Registry, objectives
-
-if TYPE_CHECKING:
-    from endtask.config.root import Settings
 
 CORPUS_OBJECTIVE, TASK_OBJECTIVE = "corpus", "task"
 """TLM's two objectives."""
@@ -22,7 +20,7 @@ TLM_OBJECTIVES: dict[str, dict[str, str]] = {
     CORPUS_OBJECTIVE: {"kind": "mlm", "texts": "selection"},
     TASK_OBJECTIVE: {"kind": "joint"},
 }
-"""The objectives of a run that names none."""
+"""The default objectives."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _CURVES = ("weight", "cosine", "dev", "reselect")  # prefixes of other curves in metrics.jsonl
@@ -59,19 +57,19 @@ class ObjectiveSettings(PartSection):
     )
 
     @model_validator(mode="after")
-    def kind_can(self) -> ObjectiveSettings:
-        can = self.part_class.texts
-        if self.texts is None and len(can) > 1:
-            raise ValueError(f"texts: say what {self.kind} reads: {', '.join(can)}")
-        if self.texts is not None and self.texts not in can:
-            raise ValueError(f"texts: {self.kind} reads {' or '.join(can)}, not {self.texts}")
+    def texts_fit_kind(self) -> ObjectiveSettings:
+        readable = self.part_class.texts
+        if self.texts is None and len(readable) > 1:
+            raise ValueError(f"texts: say what {self.kind} reads: {', '.join(readable)}")
+        if self.texts is not None and self.texts not in readable:
+            raise ValueError(f"texts: {self.kind} reads {' or '.join(readable)}, not {self.texts}")
         if self.task is not None and self.reads != "task":
             raise ValueError(f"task: {self.kind} reads {self.reads} here, not the texts of a task")
         return self
 
     @property
     def reads(self) -> str:
-        """The texts it reads: those given, or the only ones that the kind can read."""
+        """The texts that it reads: those of the setting, or the only ones that the kind can read."""
         texts: str = self.texts or self.part_class.texts[0]
         return texts
 
@@ -103,27 +101,28 @@ def tlm_objectives() -> Objectives:
     return {name: ObjectiveSettings.model_validate(tree) for name, tree in TLM_OBJECTIVES.items()}
 
 
-def with_tlm_kinds(given: Any) -> Any:
-    """Return `pretrain.objectives` with the kinds of TLM's two filled in where only their options are given.
+def with_tlm_kinds(value: Any) -> Any:
+    """Return `pretrain.objectives` with the kinds of TLM's two objectives added where only options are set.
 
     >>> with_tlm_kinds({"task": {"rho2": 1}})
     {'corpus': {'kind': 'mlm', 'texts': 'selection'}, 'task': {'kind': 'joint', 'rho2': 1}}
     """
-    if not isinstance(given, Mapping) or not all(isinstance(value, Mapping) for value in given.values()):
-        return given
+    if not isinstance(value, Mapping) or not all(isinstance(section, Mapping) for section in value.values()):
+        return value
     filled = {
-        name: value if "kind" in value else {**TLM_OBJECTIVES.get(name, {}), **value} for name, value in given.items()
+        name: section if "kind" in section else {**TLM_OBJECTIVES.get(name, {}), **section}
+        for name, section in value.items()
     }
-    only_options = given.keys() <= TLM_OBJECTIVES.keys() and not any("kind" in value for value in given.values())
+    only_options = value.keys() <= TLM_OBJECTIVES.keys() and not any("kind" in section for section in value.values())
     if only_options:
-        return {name: filled.get(name, tree) for name, tree in TLM_OBJECTIVES.items()}
+        return {name: filled.get(name, section) for name, section in TLM_OBJECTIVES.items()}
     return filled
 
 
-def is_tlm(given: Objectives) -> bool:
+def is_tlm(named: Objectives) -> bool:
     """Whether these are TLM's two objectives, whatever their options: each is then left out where it has no text."""
-    found = {name: (item.kind, item.reads, item.task) for name, item in given.items()}
-    return found == {CORPUS_OBJECTIVE: ("mlm", "selection", None), TASK_OBJECTIVE: ("joint", "task", None)}
+    kinds = {name: (objective.kind, objective.reads, objective.task) for name, objective in named.items()}
+    return kinds == {CORPUS_OBJECTIVE: ("mlm", "selection", None), TASK_OBJECTIVE: ("joint", "task", None)}
 
 
 def no_name(name: Any) -> str:
@@ -144,84 +143,15 @@ TAKEN_NAMES = ("task", "mlm", CORPUS_OBJECTIVE, TASK_OBJECTIVE)
 """Names that curves of the end task have in one stage or the other."""
 
 
-def objectives_with_tasks(settings: Settings) -> Objectives:
-    """Return what pre-training learns: TLM's two objectives and one for each of `tasks`, unless the user names others.
-
-    A weighting for TLM's two alone, such as `interleave`, leaves the tasks to fine-tuning.
-    """
-    train, usual = settings.pretrain, settings.pretrain.used_objectives
-    if not settings.tasks or settings.skip_pretraining or not is_tlm(train.objectives) or train.weighting.part.tlm_only:
-        return usual
-    if not settings.has_selection:
-        usual.pop(CORPUS_OBJECTIVE, None)
-    auxiliary = {name: ObjectiveSettings(kind="task", task=name) for name in settings.tasks}
-    if train.weighting.part.sequential and TASK_OBJECTIVE in usual:
-        auxiliary[TASK_OBJECTIVE] = usual.pop(
-            TASK_OBJECTIVE
-        )  # the end task comes last: its head has to fit the last weights
-    return {**usual, **auxiliary}
-
-
-def check_tasks(settings: Settings) -> None:
-    """Refuse names that cannot be, tasks without data, and those that nothing learns."""
-    tasks, train = settings.tasks, settings.pretrain
+def check_tasks(tasks: Mapping[str, TaskSettings], named: Objectives) -> None:
+    """Raise `ValueError` for auxiliary tasks without a usable name or data, and for objectives of unknown tasks."""
     check_names(tasks, "tasks")
-    for name, one in tasks.items():
+    for name, task in tasks.items():
         if name in TAKEN_NAMES:
             raise ValueError(f"tasks: {name!r} is a name of the end task or its texts; choose another name")
-        if not one.path:
+        if not task.path:
             raise ValueError(f"tasks.{name}.path: say where the labelled data is")
-    for name, objective in train.objectives.items():
-        _check_objective(name, objective, tasks)
-    if settings.finetune.tasks == "all" and not tasks:
-        raise ValueError("finetune.tasks: there are no auxiliary tasks; name them under `tasks`")
-    if not settings.skip_finetuning and settings.finetune.tasks == "all":
-        _check_keep_better(settings)
-    elif not settings.skip_pretraining:
-        _check_learned(settings)
-
-
-def _check_objective(name: str, objective: ObjectiveSettings, tasks: Mapping[str, Any]) -> None:
-    if objective.task is None or objective.task in tasks:
-        return
-    hint = did_you_mean(objective.task, tasks) if tasks else "there are none under `tasks`"
-    raise ValueError(f"pretrain.objectives.{name}.task: there is no task {objective.task!r}; {hint}")
-
-
-def _check_keep_better(settings: Settings) -> None:
-    """Raise `ValueError` where `keep_better` could save the head of a task that pre-training does not learn."""
-    if not settings.finetune.keep_better:
-        return
-    for name in settings.tasks:
-        if name not in settings.learned_tasks:
-            last = " last" if settings.pretrain.weighting.part.sequential else ""
-            raise ValueError(
-                f"finetune.keep_better: pre-training does not learn {name}{last}, whose head may be saved untrained; "
-                "leave it off, or set finetune.tasks: main"
-            )
-
-
-def _check_learned(settings: Settings) -> None:
-    """Raise `ValueError` for a task that no objective names; an objective of weight 0 names it too."""
-    named = {**settings.pretrain.objectives, **settings.used_objectives}
-    learned = {objective.learned_task for objective in named.values()}
-    for name in settings.tasks:
-        if name not in learned:
-            raise ValueError(
-                f"tasks.{name}: nothing learns it; {_remedy(name, settings)}, or set {_finetuning(settings)}"
-            )
-
-
-def _remedy(name: str, settings: Settings) -> str:
-    if settings.pretrain.weighting.part.tlm_only:
-        return "pretrain.weighting: interleave trains two objectives, use equal, alternate or meta"
-    return f"add pretrain.objectives.{name}: {{kind: task, task: {name}}}"
-
-
-def _finetuning(settings: Settings) -> str:
-    """What is missing for a fine-tuning that learns all tasks."""
-    requested = {
-        "skip_finetuning: false": str(settings.skip_finetuning).lower(),
-        "finetune.tasks: all": settings.finetune.tasks,
-    }
-    return " and ".join(setting for setting, value in requested.items() if not setting.endswith(f" {value}"))
+    for name, objective in named.items():
+        if objective.task is not None and objective.task not in tasks:
+            hint = did_you_mean(objective.task, tasks) if tasks else "there are none under `tasks`"
+            raise ValueError(f"pretrain.objectives.{name}.task: there is no task {objective.task!r}; {hint}")

@@ -1,4 +1,4 @@
-"""Settings with some values exchanged at dotted keys, and such keys and values as the command line writes them."""
+"""Replace settings at dotted keys, and read such keys and values from the command line."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Values = dict[str, Any]
 
 
 def with_values(settings: Settings, values: Mapping[str, Any], where: str) -> Settings:
-    """The settings with the values at some dotted keys exchanged; `where` begins the line of a mistake.
+    """Return the settings with new values at dotted keys; `where` begins the line of a mistake.
 
-    Sections are changed key by key; of those by names of the user's own, such as `tasks`, {} leaves none.
+    Sections are changed key by key; {} removes all sections under names of the user's own, such as `tasks`.
 
     >>> with_values(Settings(), {"pretrain.weighting.rho1": 3}, "--values").pretrain.weighting.rho1
     3
@@ -32,19 +32,19 @@ def with_values(settings: Settings, values: Mapping[str, Any], where: str) -> Se
     """
     tree = without_default_names(settings.model_dump(mode="json"))
     for key, value in values.items():
-        *above, last = key.split(".")
+        *parents, last = key.split(".")
         change = {last: value}
-        for name in reversed(above):
+        for name in reversed(parents):
             change = {name: change}
-        if value == {} and _holds_names(above, last):
-            reduce(lambda inner, name: inner.setdefault(name, {}), above, tree)[last] = {}
+        if value == {} and _holds_names(parents, last):
+            reduce(lambda section, name: section.setdefault(name, {}), parents, tree)[last] = {}
         else:
             merge(tree, change)
     return resolve(tree, where)
 
 
 def without_default_names(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return all settings without the default objectives, so that the objectives of a variant replace them.
+    """Return the settings without the default objectives, so that the objectives of a variant replace them.
 
     >>> "objectives" in without_default_names(Settings().model_dump(mode="json"))["pretrain"]
     False
@@ -55,16 +55,16 @@ def without_default_names(tree: dict[str, Any]) -> dict[str, Any]:
     return {**tree, "pretrain": {key: value for key, value in tree["pretrain"].items() if key != "objectives"}}
 
 
-def _holds_names(above: Sequence[str], last: str) -> bool:
-    """Whether sections stand at a key by names of the user's own, such as auxiliary tasks: {} leaves none of them."""
+def _holds_names(parents: Sequence[str], last: str) -> bool:
+    """Whether a key holds sections under names of the user's own, such as auxiliary tasks."""
     model: type[BaseModel] | None = Settings
-    for name in above:
+    for name in parents:
         model = section_of(model, name) if model is not None else None
     return model is not None and holds_named_sections(model, last)
 
 
 def value_at(settings: Settings, key: str) -> Any:
-    """The value at a dotted key, as JSON has it.
+    """Return the value at a dotted key as plain data for JSON.
 
     >>> value_at(Settings(), "budget")
     '10min'
@@ -76,7 +76,7 @@ def value_at(settings: Settings, key: str) -> Any:
 
 
 def split_entry(entry: str, where: str, example: str) -> tuple[str, str]:
-    """The two sides of `key=...`.
+    """Return key and value of `key=value`.
 
     >>> split_entry("pretrain.weighting.rho1=1,19", "--values", "pretrain.weighting.rho1=1,19,99")
     ('pretrain.weighting.rho1', '1,19')
@@ -88,7 +88,7 @@ def split_entry(entry: str, where: str, example: str) -> tuple[str, str]:
 
 
 def read_list(text: str, where: str, key: str) -> list[Any]:
-    """Values between commas, each read as YAML: numbers, words, `null`, lists in brackets.
+    """Return values between commas, each read as YAML: numbers, words, `null`, lists in brackets.
 
     >>> read_list("1, inf, null, [0, 1]", "--values", "pretrain.weighting.rho1")
     [1, 'inf', None, [0, 1]]

@@ -17,7 +17,7 @@ _SUFFIX = ".yaml"
 
 
 def preset_names() -> list[str]:
-    """Every preset, and for those with values per task also each task behind a colon.
+    """Return all presets; for those with values per task also `preset:task` for each task.
 
     >>> [name for name in preset_names() if name.startswith("tlm-") and name.endswith("imdb")]
     ['tlm-large:imdb', 'tlm-medium:imdb', 'tlm-small:imdb']
@@ -27,7 +27,7 @@ def preset_names() -> list[str]:
 
 
 def preset_layers(name: str) -> list[Layer]:
-    """The settings of a preset as mappings to be merged in this order: what it builds on, itself, its task's column.
+    """Return mappings to merge in this order: the preset that it builds on, its own settings, its task's column.
 
     >>> [layer["budget"] for layer in preset_layers("tlm-medium:hyperpartisan")]
     ['150000steps', '300000steps', '100000steps']
@@ -44,7 +44,7 @@ def preset_layers(name: str) -> list[Layer]:
 
 
 def _task_layer(preset: str, task: str) -> Layer:
-    """The column of one task, its dotted keys turned into sections."""
+    """Return the column of a task as nested sections."""
     table, columns, plain = _table(), _columns(), task.lower().replace("_", "-")
     if preset not in table:
         raise InputError(f"the preset {preset!r} has no values for single tasks", hint=f"write {preset} alone")
@@ -56,22 +56,22 @@ def _task_layer(preset: str, task: str) -> Layer:
     layer: Layer = {}
     for key, values in {**table["every_scale"], **table[preset]}.items():
         *sections, last = key.split(".")
-        inner = layer
+        parent = layer
         for section in sections:
-            inner = inner.setdefault(section, {})
-        inner[last] = values[columns[plain]]
+            parent = parent.setdefault(section, {})
+        parent[last] = values[columns[plain]]
     return layer
 
 
 def _tasks_of(preset: str) -> list[str]:
-    """The tasks that a preset has values for: none of its rows leaves their column empty."""
+    """Return the tasks that have a value in every row of a preset."""
     table = _table()
     rows = table[preset].values()
     return [task for index, task in enumerate(table["tasks"]) if all(row[index] is not None for row in rows)]
 
 
 def _columns() -> dict[str, int]:
-    """Each name a task goes by, and its place in the rows of the table."""
+    """Return the column of each task in the table, also by its other names."""
     table = _table()
     indices = {task: index for index, task in enumerate(table["tasks"])}
     others = {name: indices[task] for task, names in table["also_called"].items() for name in names}

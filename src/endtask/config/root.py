@@ -1,4 +1,4 @@
-"""The typed settings of a run: every key, its default and its meaning, in the order of the work."""
+"""The typed settings of a run: every key, its default and its meaning, in the order of the stages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from endtask.config.aligned import AlignedSettings
 from endtask.config.budget import Budget, SizeBudget
 from endtask.config.data import CorpusSettings, DomainSettings, RetrieveSettings, TaskSettings
 from endtask.config.model import ModelSettings, TokenizerSettings
-from endtask.config.objectives import Objectives, check_tasks, objectives_with_tasks
+from endtask.config.objectives import Objectives, check_tasks
 from endtask.config.section import PartSection, Positive, Section, non_defaults
 from endtask.config.training import FinetuneSettings, PretrainSettings
 from endtask.registry import Registry, metrics, selectors
@@ -102,7 +102,7 @@ class Settings(Section):
 
     @property
     def has_selection(self) -> bool:
-        """Whether texts are selected: of a corpus, or elsewhere."""
+        """Whether the run has a selection: from its corpus, or from elsewhere."""
         selector = self.select.part_class
         return bool(selector.selects and (self.corpus.sources or not selector.reads_candidates))
 
@@ -118,28 +118,30 @@ class Settings(Section):
 
     @property
     def learns_tokenizer(self) -> bool:
-        """Whether the tokenizer is learned from the run's texts, not given, as a file or with a model."""
+        """Whether the tokenizer is learned from the run's texts, and not loaded from a file or with a model."""
         return self.tokenizer.path is None and self.model.path is None
 
     @property
     def model_seeds(self) -> tuple[int, ...]:
-        """The seeds whose weights are scored: every fine-tuning seed, or the first for what pre-training made."""
+        """The seeds whose weights are scored: all of fine-tuning, or the first one for the weights of pre-training."""
         return self.finetune.seeds if not self.skip_finetuning else self.finetune.seeds[:1]
 
     @property
     def used_objectives(self) -> Objectives:
-        """What pre-training learns, without objectives of weight 0; the default objectives include auxiliary tasks."""
-        return objectives_with_tasks(self)
+        """The objectives of pre-training with a weight above 0; the default ones include the auxiliary tasks."""
+        if self.skip_pretraining:
+            return self.pretrain.used_objectives
+        return self.pretrain.objectives_with_tasks(self.tasks, has_selection=self.has_selection)
 
     @property
     def objectives_with_text(self) -> Objectives:
-        """Those used, but for masked LM on a selection that there will not be."""
+        """The used objectives, without those that read a selection where there is none."""
         used = self.used_objectives.items()
-        return {name: one for name, one in used if one.reads != "selection" or self.has_selection}
+        return {name: item for name, item in used if item.reads != "selection" or self.has_selection}
 
     @property
     def learned_tasks(self) -> tuple[str, ...]:
-        """The auxiliary tasks whose heads learn in pre-training, and with what is learned last."""
+        """The auxiliary tasks whose heads are among those that pre-training trains last."""
         if self.skip_pretraining:
             return ()
         used = self.used_objectives
@@ -155,8 +157,41 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def auxiliary_tasks_fit(self) -> Settings:
-        check_tasks(self)
+        check_tasks(self.tasks, self.pretrain.objectives)
+        finetunes_tasks = self.finetune.tasks == "all"
+        if finetunes_tasks and not self.tasks:
+            raise ValueError("finetune.tasks: there are no auxiliary tasks; name them under `tasks`")
+        if finetunes_tasks and not self.skip_finetuning:
+            self._check_keep_better()
+        elif not self.skip_pretraining:
+            self._check_tasks_learned()
         return self
+
+    def _check_keep_better(self) -> None:
+        """Raise `ValueError` where `keep_better` could save the head of a task that pre-training does not learn."""
+        if not self.finetune.keep_better:
+            return
+        for name in self.tasks:
+            if name not in self.learned_tasks:
+                last = " last" if self.pretrain.weighting.part.sequential else ""
+                raise ValueError(
+                    f"finetune.keep_better: pre-training does not learn {name}{last}, whose head may be saved "
+                    "untrained; leave it off, or set finetune.tasks: main"
+                )
+
+    def _check_tasks_learned(self) -> None:
+        """Raise `ValueError` for a task that no objective names; an objective of weight 0 names it too."""
+        named = {**self.pretrain.objectives, **self.used_objectives}
+        learned = {objective.learned_task for objective in named.values()}
+        for name in self.tasks:
+            if name in learned:
+                continue
+            remedy = f"add pretrain.objectives.{name}: {{kind: task, task: {name}}}"
+            if self.pretrain.weighting.part.tlm_only:
+                remedy = "pretrain.weighting: interleave trains two objectives, use equal, alternate or meta"
+            missing = ["skip_finetuning: false"] if self.skip_finetuning else []
+            missing += ["finetune.tasks: all"] if self.finetune.tasks != "all" else []
+            raise ValueError(f"tasks.{name}: nothing learns it; {remedy}, or set {' and '.join(missing)}")
 
     @model_validator(mode="after")
     def lengths_fit(self) -> Settings:
@@ -166,7 +201,7 @@ class Settings(Section):
             "finetune.max_length": self.finetune.max_length,
         }
         for name, length in lengths.items():
-            # A given checkpoint says itself how much it reads.
+            # A checkpoint has its own limit.
             if length > self.model.max_position_embeddings and self.model.path is None:
                 raise ValueError(
                     f"{name} {length} is more than model.max_position_embeddings {self.model.max_position_embeddings}"
@@ -186,10 +221,10 @@ class Settings(Section):
             ("pretrain.batch_size", train.batch_size, train.max_length),
             ("finetune.batch_size", finetune.batch_size, finetune.max_length),
         ]
-        for name, one in self.used_objectives.items():
-            key = "pretrain.batch_size" if one.batch_size is None else f"pretrain.objectives.{name}.batch_size"
-            length = (train.task_max_length if one.reads == "task" else None) or train.max_length
-            batches.append((key, one.batch_size or train.batch_size, length))
+        for name, objective in self.used_objectives.items():
+            key = "pretrain.batch_size" if objective.batch_size is None else f"pretrain.objectives.{name}.batch_size"
+            length = (train.task_max_length if objective.reads == "task" else None) or train.max_length
+            batches.append((key, objective.batch_size or train.batch_size, length))
         for name, size, length in batches:
             if size.unit == "tokens" and size.amount < 2 * length:
                 raise ValueError(f"{name} {size} is less than two texts of {length} tokens")
@@ -219,6 +254,10 @@ class Settings(Section):
             raise ValueError(
                 f"pretrain.eval_steps: dev is scored by the task head, which {self.without_task} never trains"
             )
+        return self
+
+    @model_validator(mode="after")
+    def finetuning_fits(self) -> Settings:
         self.finetune.check_loss(self.model.dropout)
         if self.finetune.head == "pretrained" and self.pretrain.task_head != "stock":
             raise ValueError("finetune.head: pretrained needs pretrain.task_head: stock, the head of the saved model")
@@ -234,16 +273,16 @@ class Settings(Section):
 
     @property
     def without_task(self) -> str:
-        """Why pre-training does not train the task head, for messages."""
-        given = self.pretrain.objectives.values()
-        if any(item.sees_labels and item.weight for item in given) and not self.pretrain.weighting.part.sequential:
+        """The settings that leave the task head untrained in pre-training, for messages."""
+        objectives = self.pretrain.objectives.values()
+        if any(item.sees_labels and item.weight for item in objectives) and not self.pretrain.weighting.part.sequential:
             changed = non_defaults(self.pretrain.weighting).items()
             return " and ".join(f"pretrain.weighting.{key}: {value}" for key, value in changed)
         last = " as the last of a sequence" if self.pretrain.weighting.part.sequential else ""
         return f"pretrain.objectives without the task{last}"
 
     def unused_settings(self) -> Iterator[str]:
-        """Yield a line for each section or value without effect, with what would give it one."""
+        """Yield a line for each setting without effect, with the reason."""
         weighting = self.pretrain.weighting.part
         if not self.skip_pretraining:
             yield from weighting.unused_settings(self)

@@ -56,9 +56,9 @@ class PartSection(Section):
     registry: ClassVar[Registry[Any]]
     part_key: ClassVar[str] = "name"
     section_base: ClassVar[type[Any] | None] = None
-    """Of a section with the options of a part: the section without them."""
+    """The section without the options of a part, in a subclass that has them."""
     part_name: ClassVar[str] = ""
-    """Of such a section: the name of the part."""
+    """The name of the part, in such a subclass."""
 
     def __new__(cls, *args: Any, **data: Any) -> Self:
         """Make `SelectSettings(name="dsir", buckets=4096)` a section with the options of `dsir`."""
@@ -89,8 +89,8 @@ class PartSection(Section):
     def options(self) -> PartConfig:
         """The options of the part."""
         config: type[PartConfig] = self.part_class.Config
-        own = type(self).model_fields
-        return config(**{key: getattr(self, key) for key in config.model_fields if key in own})
+        fields = type(self).model_fields
+        return config(**{key: getattr(self, key) for key in config.model_fields if key in fields})
 
     @property
     def part(self) -> Any:
@@ -114,7 +114,7 @@ class PartSection(Section):
 
 
 def _base_of(cls: type[PartSection]) -> type[Any]:
-    """The section without the options of a part."""
+    """Return the section without the options of a part."""
     return cls.section_base or cls
 
 
@@ -122,9 +122,9 @@ def _base_of(cls: type[PartSection]) -> type[Any]:
 def _with_options(base: Any, name: str) -> Any:
     part = base.registry.get(name)
     config: type[PartConfig] = part.Config
-    both = base.model_fields.keys() & config.model_fields.keys()
-    if both:
-        raise TypeError(f"{part.__qualname__}.Config: {', '.join(sorted(both))} are keys of the section already")
+    shared = base.model_fields.keys() & config.model_fields.keys()
+    if shared:
+        raise TypeError(f"{part.__qualname__}.Config: {', '.join(sorted(shared))} are keys of the section already")
     doc = part.__doc__ or base.__doc__
     return type(
         f"{base.__name__}_{name}",
@@ -140,24 +140,23 @@ def _default_of(section: type[Section], key: str) -> Any:
 
 
 def non_defaults(section: Section) -> dict[str, Any]:
-    """Return the values of a section that differ from their defaults, as JSON has them, section by section.
+    """Return the values of a section that differ from their defaults, as nested plain data for JSON.
 
     A part from outside the package adds a hash of its code, so that a changed plug-in redoes the stages that use it.
     """
-    found: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     dumped = section.model_dump(mode="json")
     for key in type(section).model_fields:
         value, default = getattr(section, key), _default_of(type(section), key)
         if isinstance(value, Section):
-            inner = non_defaults(value)
-            if inner:
-                found[key] = inner
+            if changed_inside := non_defaults(value):
+                changed[key] = changed_inside
         elif value == default:
             continue
         elif isinstance(value, dict) and any(isinstance(item, Section) for item in value.values()):
-            found[key] = {name: non_defaults(item) for name, item in value.items()}
+            changed[key] = {name: non_defaults(item) for name, item in value.items()}
         else:
-            found[key] = dumped[key]
+            changed[key] = dumped[key]
     if isinstance(section, PartSection) and (code := code_digest(section.part_class)) is not None:
-        found["code"] = code
-    return found
+        changed["code"] = code
+    return changed

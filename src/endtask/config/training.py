@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from endtask.config.budget import BatchSize
-from endtask.config.objectives import Objectives, ObjectiveSettings, check_names, is_tlm, tlm_objectives, with_tlm_kinds
+from endtask.config.objectives import (
+    CORPUS_OBJECTIVE,
+    TASK_OBJECTIVE,
+    Objectives,
+    ObjectiveSettings,
+    check_names,
+    is_tlm,
+    tlm_objectives,
+    with_tlm_kinds,
+)
 from endtask.config.section import Fraction, PartSection, Positive, PositiveNumber, Section, Warmup
 from endtask.registry import Registry, objectives, weightings
 
@@ -47,20 +57,23 @@ class PhaseSettings(Section):
 
 
 RESELECTION_FOLDS = 10
-"""Parts of train that are left out in turn and judge; with `weighting: meta` by folds, its own parts do."""
+"""Parts of train that are held out in turn and score the texts, unless `weighting: meta` has parts of its own."""
 
 
 class ReselectSettings(Section):
-    """Every so many steps, read from then on what now helps the task most (beyond the papers)."""
+    """Re-selection: every so many steps, choose the texts that now help the task most (beyond the papers)."""
 
     every: Positive | None = Field(
         None, description="steps from one re-selection to the next, the first after so many; unset: never"
     )
     reservoir: Positive | None = Field(
-        4096, description="texts of the selection that are drawn, anew each time, and scored; null: all"
+        4096, description="texts of the selection that are drawn and scored at each re-selection; null: all"
     )
     keep: float = Field(
-        0.5, gt=0, le=1, description="share of them, the highest scores, that is read until the next time"
+        0.5,
+        gt=0,
+        le=1,
+        description="share of the scored texts that is read until the next re-selection, the highest scores first",
     )
 
 
@@ -108,13 +121,13 @@ class PretrainSettings(PhaseSettings):
     )
     dropout: Fraction = Field(0.0, description="dropout during pre-training; little text is seen twice")
     reselect: ReselectSettings = Field(
-        ReselectSettings(), description="which texts of the selection are read, decided anew on the way"
+        ReselectSettings(), description="repeated choice of the texts of the selection during pre-training"
     )
 
     @field_validator("objectives", mode="before")
     @classmethod
-    def tlm_kinds(cls, given: Any) -> Any:
-        return with_tlm_kinds(given)
+    def tlm_kinds(cls, value: Any) -> Any:
+        return with_tlm_kinds(value)
 
     @model_validator(mode="after")
     def objectives_fit(self) -> PretrainSettings:
@@ -154,13 +167,28 @@ class PretrainSettings(PhaseSettings):
 
     @property
     def used_objectives(self) -> Objectives:
-        """The objectives of a weight above 0 that the weighting trains; `Settings.used_objectives` adds the tasks."""
-        given = {name: item for name, item in self.objectives.items() if item.weight > 0}
-        trained = self.weighting.part.trained(tuple(given))
-        return {name: given[name] for name in trained}
+        """The objectives with a weight above 0 that the weighting trains; `Settings.used_objectives` adds the tasks."""
+        weighted = {name: objective for name, objective in self.objectives.items() if objective.weight > 0}
+        return {name: weighted[name] for name in self.weighting.part.trained(tuple(weighted))}
+
+    def objectives_with_tasks(self, tasks: Collection[str], *, has_selection: bool) -> Objectives:
+        """Return the used objectives, and where they are TLM's two, an objective for each auxiliary task as well.
+
+        A weighting for TLM's two alone, such as `interleave`, leaves the tasks to fine-tuning.
+        """
+        used, weighting = self.used_objectives, self.weighting.part
+        if not tasks or not is_tlm(self.objectives) or weighting.tlm_only:
+            return used
+        if not has_selection:
+            used.pop(CORPUS_OBJECTIVE, None)
+        auxiliary = {name: ObjectiveSettings(kind="task", task=name) for name in tasks}
+        if weighting.sequential and TASK_OBJECTIVE in used:
+            # The end task comes last: its head has to fit the last weights.
+            auxiliary[TASK_OBJECTIVE] = used.pop(TASK_OBJECTIVE)
+        return {**used, **auxiliary}
 
     def _without_task(self, why: str) -> str:
-        """Return the message where an objective must see the labels, and none does; one may have the weight 0."""
+        """Return the message for settings that need an objective with the task's labels; one may have the weight 0."""
         not_used = next((name for name, item in self.objectives.items() if item.sees_labels and not item.weight), None)
         if not_used is None:
             return f"{why}; name an objective of kind task or joint"
@@ -168,7 +196,7 @@ class PretrainSettings(PhaseSettings):
 
     @property
     def trains_task(self) -> bool:
-        """Whether pre-training trains the task head, and with the objectives that it trains last."""
+        """Whether the objectives that pre-training trains last include one for the task head."""
         used = self.used_objectives
         return any(used[name].sees_labels for name in self.weighting.part.trained_last(tuple(used)))
 

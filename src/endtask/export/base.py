@@ -123,7 +123,7 @@ class TrainedRun:
 
         from transformers import AutoConfig
 
-        from endtask.encoders.base import markers_of
+        from endtask.encoders.heads import markers_of
 
         results = json.loads((self.path / "evaluate" / RESULTS).read_text(encoding="utf-8"))
         facts = self.model / MODEL_FACTS

@@ -81,6 +81,7 @@ def model_card(
         usage=usage,
         intended_use=_intended_use(settings, about),
         metrics=list(_metric_rows(results)),
+        baselines=list(_baselines(results)),
         leaks=_leaks(results, run),
         data=list(_data(settings, run)),
         licences=_licences(settings),
@@ -222,6 +223,18 @@ def _intended_use(settings: Settings, about: Any) -> str:
         f"The model gives {about.answer_phrase}, for texts like those of the task {task}. It was not tested\n"
         "on other kinds of text, in other languages, or for decisions about people."
     )
+
+
+def _baselines(results: Tree) -> Iterator[str]:
+    """Yield the interval of the score, and the baselines on the same rows."""
+    found = results.get("baselines", {})
+    metric = results["summary"]["metric"]
+    if "interval" in found:
+        low, high = (_shown(metric, [value]) for value in found["interval"])
+        yield f"{metric}: 95% interval over rows and seeds [{low}, {high}]."
+    for baseline in found.values():
+        if isinstance(baseline, dict):
+            yield f"{metric} of the baseline {code(baseline['description'])}: {_shown(metric, [baseline['score']])}."
 
 
 def _leaks(results: Tree, run: RunFolder | None) -> str:

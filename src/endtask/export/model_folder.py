@@ -1,4 +1,4 @@
-"""The model stage: saves the best seed on dev as a plain Hugging Face folder with a model card."""
+"""Save the model of the best seed on dev as a Hugging Face folder with a model card."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from endtask.config import Settings
-from endtask.encoders.base import markers_of
+from endtask.encoders.heads import markers_of
 from endtask.encoders.huggingface import save_classifier
 from endtask.encoders.network import TASK, Network
 from endtask.encoders.weights import load_weights
@@ -27,7 +27,7 @@ from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer
 def save_model(
     network: Network, task: Task, packed: Path, finetuned: Path, evaluated: Path, settings: Settings, folder: Path
 ) -> dict[str, Any]:
-    """Write config, weights, tokenizer and card of the best seed; returns counts for the manifest."""
+    """Write config, weights, tokenizer and card of the best seed. Return counts for the manifest."""
     results = json.loads((evaluated / RESULTS).read_text(encoding="utf-8"))
     best = best_seed(finetuned, settings, results["summary"]["metric"])
     weights = finetuned / f"seed-{best['seed']}" / BEST_WEIGHTS
@@ -49,11 +49,11 @@ def save_auxiliary_model(
     *,
     seed: int,
 ) -> None:
-    """Write the model of an auxiliary task, whose network has the weights of the saved seed."""
+    """Write the model of an auxiliary task, whose network already has the weights of the saved seed."""
     results = json.loads((evaluated / RESULTS).read_text(encoding="utf-8"))[TASKS][name]
     threshold = results.get("thresholds", {}).get(str(seed), 0.5)
-    own = settings.model_copy(update={"task": settings.tasks[name]})
-    _write(network, task, packed, own, folder, results, seed=seed, threshold=threshold)
+    task_settings = settings.model_copy(update={"task": settings.tasks[name]})
+    _write(network, task, packed, task_settings, folder, results, seed=seed, threshold=threshold)
 
 
 def _write(
@@ -68,7 +68,7 @@ def _write(
     threshold: float,
     run: RunFolder | None = None,
 ) -> None:
-    """Write config, weights, tokenizer, card and other facts that prediction needs."""
+    """Write config, weights, tokenizer, card, and the facts that prediction needs."""
     if task.task_type.form == "numbers":
         fold_scale(network.heads[TASK], *score_scale(task))
     save_classifier(network, folder)
@@ -95,7 +95,7 @@ def _write(
 
 
 def fold_scale(head: nn.Module, mean: float, deviation: float) -> None:
-    """Rescale the last layer of a head that learned standardized scores to the task's own scale.
+    """Rescale the last layer of a head from standardized scores to the task's scale.
 
     >>> layer = nn.Linear(1, 1)
     >>> before = layer(torch.ones(1))

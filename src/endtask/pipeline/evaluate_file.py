@@ -174,13 +174,14 @@ def _answers(folder: Path, task: Task, settings: Settings) -> dict[int, Any]:
 
 def _scored(predicted: NDArray[Any], task: Task, measure: Any, rows: NDArray[np.bool_]) -> Scored:
     """Return score and interval; rows of one group, such as those about one sentence, are drawn together."""
+    from endtask.evaluation.run_baselines import SAMPLES
     from endtask.evaluation.significance import bootstrap_interval
     from endtask.evaluation.task_metrics import score_runs
     from endtask.task.targets import targets
 
     truth = targets(task, _SPLIT)[rows]
     groups, chosen = group_numbers(task.test)[rows], predicted[:, rows]
-    interval = bootstrap_interval(chosen, None, truth, measure, groups=groups, resample_runs=len(chosen) > 1)
+    interval = bootstrap_interval(chosen, None, truth, measure, groups=groups, samples=SAMPLES)
     return Scored(int(rows.sum()), float(score_runs(chosen, truth, measure).mean()), interval)
 
 

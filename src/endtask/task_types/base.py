@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.evaluation.baselines import BaselineModel
 from endtask.records import Example, Label
 from endtask.registry import task_types
 from endtask.task.columns import WrongCell
+from endtask.task.targets import Answers, targets
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from endtask.encoders.base import Encoder
     from endtask.encoders.batch import TextBatch
-    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.stream import TextStream
     from endtask.objectives.task_losses import TaskObjective
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Answers", "TaskType", "task_types"]
 
-Answers = NDArray[Any]
-"""Answers of all rows as one array, rows first."""
-
 
 class TaskType:
     """Base class of all task types. Objects have no state."""
@@ -44,7 +42,7 @@ class TaskType:
     name: ClassVar[str]
     """Set by the registry."""
     aliases: ClassVar[tuple[str, ...]] = ()
-    """Other names for it, which messages translate."""
+    """Other names for it; messages name the right one."""
     form: ClassVar[Form]
     """What an answer is."""
     columns: ClassVar[tuple[str, ...]] = ("text", "label")
@@ -57,12 +55,12 @@ class TaskType:
     labels_of_train_only: ClassVar[bool] = False
     """Whether dev and test may only have labels that train has."""
     has_threshold: ClassVar[bool] = False
-    """Whether a label is given from a probability on."""
+    """Whether a label is predicted where its probability reaches a threshold."""
     splits_cells: ClassVar[bool] = False
     """Whether `task.label_delimiter` separates labels in a cell."""
     label_noun: ClassVar[str] = "class"
     answer_phrase: ClassVar[str] = "one class for a text"
-    """What a model answers, for people."""
+    """What a model answers, for messages."""
     problem_type: ClassVar[str | None] = None
     """What Hugging Face's sequence classifiers call it; None: one class for each text."""
     dtype: ClassVar[type] = np.int64
@@ -79,7 +77,7 @@ class TaskType:
     """Of several types that fit a table, `task.type: auto` takes the one with the lowest number."""
 
     detection_note: ClassVar[str | None] = None
-    """What a user reads where the type was detected."""
+    """A note for the user where the type was detected."""
 
     # Reading
 
@@ -88,11 +86,11 @@ class TaskType:
         return False
 
     def label_cell(self, row: Any, columns: Columns, delimiter: str | None) -> Any:
-        """Return the cell of a row that holds its label."""
+        """Return the value of a row's label cell."""
         return row.get(str(columns.label))
 
     def words(self, row: Any, columns: Columns) -> tuple[str, ...] | None:
-        """Return the words of a row whose text is given word by word, else None."""
+        """Return the words of a row, where the type reads words; else None."""
         return None
 
     def check_example(self, example: Example, label: Label | None) -> None:
@@ -109,7 +107,7 @@ class TaskType:
         return tuple(sorted({example.label for example in examples if isinstance(example.label, str)}))
 
     def label_values(self, examples: Sequence[Example]) -> set[Any]:
-        """Return what examples must have two of, for there to be something to learn."""
+        """Return the different labels of some examples, of which a task needs at least two."""
         return set(self.label_names(examples))
 
     # Answers as arrays
@@ -159,22 +157,20 @@ class TaskType:
 
     def objective(self, task: Task, name: str, stream: TextStream, *, head: str, split: str) -> TaskObjective:
         """Return the objective that learns a split, whose packed texts the stream reads."""
-        texts, of_texts = stream.texts, cast(Any, self.objective_class())
+        texts, objective_class = stream.texts, cast(Any, self.objective_class())
         weights = (1.0 / texts.windows[texts.examples]).astype(np.float32)  # the windows of one long text count as one
         answers = self.learned_answers(task, split)[texts.examples]
-        built: TaskObjective = of_texts(name, stream, answers, head=head, text_weights=weights)
-        return built
+        objective: TaskObjective = objective_class(name, stream, answers, head=head, text_weights=weights)
+        return objective
 
     def learned_answers(self, task: Task, split: str) -> Answers:
-        """Return the answers of a split as the loss compares them with the head's outputs."""
-        from endtask.task.targets import targets
-
+        """Return the answers of a split as targets of the loss."""
         return targets(task, split)
 
     # Predictions
 
     def decode(self, task: Task, split: str, outputs: NDArray[np.float32], threshold: float) -> Answers:
-        """Return the answers that outputs (rows or words, outputs) mean, as an array like the targets."""
+        """Return the answers for activated outputs (rows or words, outputs), as an array like the targets."""
         raise NotImplementedError
 
     def prediction(self, outputs: list[float], labels: Sequence[str], threshold: float) -> Any:
@@ -185,15 +181,13 @@ class TaskType:
 
     def commonest(self, task: Task) -> BaselineModel:
         """Return the model that gives the commonest answer of train; the first in alphabetical order of several."""
-        from endtask.evaluation.baselines import BaselineModel
-
         counts = Counter(example.label for example in task.train)
         commonest = min(counts, key=lambda label: (-counts[label], label))
         answer = self.to_array([commonest], task.all_labels)
         return BaselineModel(lambda rows: np.repeat(answer, len(rows), axis=0), self.commonest_phrase(commonest))
 
     def commonest_phrase(self, answer: Any) -> str:
-        """Return how reports call the model that always gives this answer."""
+        """Return the name in reports of the model that always gives this answer."""
         return f"majority class ({answer!r})"
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.evaluation.baselines import BaselineModel, tfidf_models
 from endtask.records import Example, Label
 from endtask.task.columns import WrongCell, as_class, is_list, is_missing, split_cell
-from endtask.task_types.base import Answers, TaskType, task_types
+from endtask.task_types.base import Answers, LabelSet, TaskType, task_types
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
@@ -43,7 +43,7 @@ class MultiLabel(TaskType):
     detection_order = 1
 
     def detect(self, columns: Columns, train: Table, labels: dict[int, Any], delimiter: str | None) -> bool:
-        # One odd row among many is a mistake in that row, which is then named, and not another type of task.
+        # A few other cells are mistakes in their rows, which the reader names, and no sign of another task type.
         return delimiter is not None or 2 * sum(map(is_list, labels.values())) > len(labels)
 
     def label_cell(self, row: Any, columns: Columns, delimiter: str | None) -> Any:
@@ -60,8 +60,8 @@ class MultiLabel(TaskType):
     def as_label(self, value: Any) -> Label:
         """Return all labels that hold, each once and sorted; a row without any must have an empty list."""
         if value is None or not isinstance(value, list | tuple):
-            found = "missing" if value is None else f"of type {type(value).__name__}, not a list"
-            raise WrongCell(f"the labels are {found}", "type 'multilabel' needs a list in each row; [] if none holds")
+            problem = "missing" if value is None else f"of type {type(value).__name__}, not a list"
+            raise WrongCell(f"the labels are {problem}", "type 'multilabel' needs a list in each row; [] if none holds")
         for index, name in enumerate(value, start=1):
             if is_missing(name) or not isinstance(name, str | bool | int | float):
                 raise WrongCell(f"number {index} of the labels is {name!r}, not a name")
@@ -95,8 +95,6 @@ class MultiLabel(TaskType):
         return _with_unknown(task, outputs >= threshold)
 
     def prediction(self, outputs: list[float], labels: Sequence[str], threshold: float) -> Any:
-        from endtask.task_types.base import LabelSet
-
         by_label = dict(zip(labels, outputs, strict=True))
         return LabelSet(tuple(label for label, value in by_label.items() if value >= threshold), by_label)
 
@@ -107,8 +105,6 @@ class MultiLabel(TaskType):
         from sklearn.linear_model import LogisticRegression
         from sklearn.multiclass import OneVsRestClassifier
 
-        from endtask.evaluation.baselines import tfidf_models
-
         models = (
             (
                 OneVsRestClassifier(LogisticRegression(C=strength, max_iter=2000)),
@@ -116,7 +112,7 @@ class MultiLabel(TaskType):
             )
             for strength in (1.0, 10.0, 100.0)
         )
-        return tfidf_models(task, models, lambda found: _with_unknown(task, found))
+        return tfidf_models(task, models, lambda predicted: _with_unknown(task, predicted))
 
 
 def names_in_lists(examples: Sequence[Example]) -> tuple[str, ...]:

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.errors import InputError
+from endtask.evaluation.baselines import BaselineModel, tfidf_models
 from endtask.records import Example, Label
 from endtask.task.columns import WrongCell, as_number, is_missing
-from endtask.task_types.base import Answers, TaskType, task_types
+from endtask.task.targets import score_scale, targets
+from endtask.task_types.base import Answers, Score, TaskType, task_types
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
@@ -79,36 +80,25 @@ class Regression(TaskType):
         return logits
 
     def learned_answers(self, task: Task, split: str) -> Answers:
-        from endtask.task.targets import score_scale
-
         mean, deviation = score_scale(task)
         return (super().learned_answers(task, split) - mean) / deviation
 
     def decode(self, task: Task, split: str, outputs: NDArray[np.float32], threshold: float) -> Answers:
-        from endtask.task.targets import score_scale
-
         mean, deviation = score_scale(task)
         return mean + deviation * outputs[:, 0].astype(np.float64)
 
     def prediction(self, outputs: list[float], labels: Sequence[str], threshold: float) -> Any:
-        from endtask.task_types.base import Score
-
         return Score(outputs[0])
 
     def commonest(self, task: Task) -> BaselineModel:
-        from endtask.evaluation.baselines import BaselineModel
-        from endtask.task.targets import targets
-
         mean = float(np.mean(targets(task, "train")))
         return BaselineModel(lambda examples: np.full(len(examples), mean), f"the mean of train ({mean:.3g})")
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         from sklearn.linear_model import Ridge
 
-        from endtask.evaluation.baselines import tfidf_models
-
         models = ((Ridge(alpha=penalty), f"ridge regression (alpha={penalty:g})") for penalty in (0.1, 1.0, 10.0))
-        return tfidf_models(task, models, lambda found: found.astype(np.float64))
+        return tfidf_models(task, models, lambda predicted: predicted.astype(np.float64))
 
 
 def _are_scores(labels: dict[int, Any], path: str) -> bool:
@@ -120,6 +110,6 @@ def _are_scores(labels: dict[int, Any], path: str) -> bool:
     if 2 * len(words) >= len(numbers):
         return False
     if words:
-        found = f"the label {labels[words[0]]!r} is not a number, as {len(numbers) - len(words):,} others are"
-        raise InputError(found, path=path, row=words[0], hint="set task.type=text or pair if these are classes")
+        message = f"the label {labels[words[0]]!r} is not a number, as {len(numbers) - len(words):,} others are"
+        raise InputError(message, path=path, row=words[0], hint="set task.type=text or pair if these are classes")
     return True

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.evaluation.baselines import BaselineModel, tfidf_models
 from endtask.records import Label
 from endtask.task.columns import WrongCell, as_class, is_missing
-from endtask.task_types.base import Answers, TaskType, task_types
+from endtask.task_types.base import Answers, Prediction, TaskType, task_types
 
 if TYPE_CHECKING:
-    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
@@ -68,21 +68,17 @@ class Text(TaskType):
         return best
 
     def prediction(self, outputs: list[float], labels: Sequence[str], threshold: float) -> Any:
-        from endtask.task_types.base import Prediction
-
         best = max(range(len(outputs)), key=outputs.__getitem__)
         return Prediction(labels[best], outputs[best], dict(zip(labels, outputs, strict=True)))
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
         from sklearn.linear_model import LogisticRegression
 
-        from endtask.evaluation.baselines import tfidf_models
-
         models = (
             (LogisticRegression(C=strength, max_iter=2000), f"logistic regression (C={strength:g})")
             for strength in (1.0, 10.0, 100.0)
         )
-        return tfidf_models(task, models, lambda found: found.astype(np.int64))
+        return tfidf_models(task, models, lambda predicted: predicted.astype(np.int64))
 
 
 @task_types.register("pair")

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.evaluation.baselines import BaselineModel, word_models
+from endtask.evaluation.metrics.spans import scheme_of
 from endtask.records import Example, Label
 from endtask.task.columns import WrongCell, as_class, split_cell
+from endtask.task.targets import NO_WORD, padded, ragged, targets
 from endtask.task_types.base import Answers, TaskType, task_types
 from endtask.task_types.multilabel import names_in_lists
 
 if TYPE_CHECKING:
-    from endtask.evaluation.baselines import BaselineModel
     from endtask.evaluation.metrics.base import Form
     from endtask.objectives.stream import TextStream
     from endtask.objectives.task_losses import TaskObjective
@@ -68,8 +70,6 @@ class TokenClassification(TaskType):
         return names_in_lists(examples)
 
     def to_array(self, answers: Sequence[Any], labels: Sequence[str]) -> Answers:
-        from endtask.task.targets import padded
-
         number = {label: index for index, label in enumerate(labels)}
         return padded([[number[tag] for tag in tags] for tags in answers])
 
@@ -77,14 +77,10 @@ class TokenClassification(TaskType):
         return [[labels[number] for number in row] for row in self.to_lists(answers)]
 
     def to_lists(self, answers: Answers) -> list[Any]:
-        """Return the rows, each ending with its last word."""
-        from endtask.task.targets import ragged
-
+        """Return the tags of each row, without padding."""
         return ragged(answers)
 
     def from_lists(self, rows: Sequence[Any]) -> Answers:
-        from endtask.task.targets import padded
-
         return padded(rows)
 
     def objective_class(self) -> type[TaskObjective]:
@@ -95,35 +91,29 @@ class TokenClassification(TaskType):
     def objective(self, task: Task, name: str, stream: TextStream, *, head: str, split: str) -> TaskObjective:
         from endtask.encoders.batch import IGNORED
         from endtask.objectives.task_losses import Tagging
-        from endtask.task.targets import NO_WORD, targets
         from endtask.tokenization.packed_texts import WordStarts
 
         answers = targets(task, split)
-        known = answers[answers != NO_WORD]
-        known = np.where(known < len(task.labels), known, IGNORED)  # of dev, what no model can give
-        return Tagging(name, stream, WordStarts(stream.texts), known, head=head)
+        tags = answers[answers != NO_WORD]
+        tags = np.where(tags < len(task.labels), tags, IGNORED)  # the head has no outputs for tags that train lacks
+        return Tagging(name, stream, WordStarts(stream.texts), tags, head=head)
 
     def decode(self, task: Task, split: str, outputs: NDArray[np.float32], threshold: float) -> Answers:
         """Return the best tags; a word that was cut off gets the tag of words outside spans, or train's commonest."""
-        from endtask.task.targets import NO_WORD, targets
-
-        found = np.where(outputs.any(axis=-1), outputs.argmax(axis=-1), task.labels.index(default_tag(task)))
+        best = np.where(outputs.any(axis=-1), outputs.argmax(axis=-1), task.labels.index(default_tag(task)))
         table = targets(task, split)
-        table[table != NO_WORD] = found
+        table[table != NO_WORD] = best
         return table
 
     def commonest(self, task: Task) -> BaselineModel:
         """Return each word's commonest tag; a word that train does not have gets the tag of words outside spans."""
-        from endtask.evaluation.baselines import BaselineModel
-        from endtask.task.targets import padded
-
         number = {tag: index for index, tag in enumerate(task.labels)}
         counts: dict[str, Counter[int]] = {}
         for example in task.train:
             assert isinstance(example.label, tuple)
             for word, tag in zip(example.tokens or (), example.label, strict=True):
                 counts.setdefault(word.lower(), Counter())[number[tag]] += 1
-        best = {word: min(found, key=lambda tag: (-found[tag], tag)) for word, found in counts.items()}
+        best = {word: min(tags, key=lambda tag: (-tags[tag], tag)) for word, tags in counts.items()}
         default = number[default_tag(task)]
 
         def predict(examples: Sequence[Example]) -> Answers:
@@ -132,18 +122,16 @@ class TokenClassification(TaskType):
         return BaselineModel(predict, "each word's commonest tag in train")
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
-        from endtask.evaluation.baselines import word_models
-
         return word_models(task)
 
 
 def as_words(value: Any, column: str) -> tuple[str, ...]:
-    """Return a list of strings (whole numbers count as tags); CSV cells hold a JSON list or words between blanks."""
+    """Return the strings of a list, or of a CSV cell with a JSON list or words between blanks; tags may be integers."""
     if isinstance(value, str):
         value = split_cell(value, column)
     if not isinstance(value, list | tuple):
-        found = "missing" if value is None else f"of type {type(value).__name__}, not a list"
-        raise WrongCell(f"the {column} are {found}")
+        problem = "missing" if value is None else f"of type {type(value).__name__}, not a list"
+        raise WrongCell(f"the {column} are {problem}")
     if column == "tags":
         value = [as_class(tag) if isinstance(tag, int) else tag for tag in value]
     for index, word in enumerate(value, start=1):
@@ -153,8 +141,7 @@ def as_words(value: Any, column: str) -> tuple[str, ...]:
 
 
 def default_tag(task: Task) -> str:
-    """Return the tag of a word about which nothing is known."""
-    from endtask.evaluation.metrics.spans import scheme_of
+    """Return the tag for words that no model has seen: that of words outside spans, or train's commonest."""
 
     counts = Counter(tag for example in task.train if isinstance(example.label, tuple) for tag in example.label)
     outside = {"bio": "O", "ends": "none"}.get(scheme_of(task.labels), "")
