@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 from benchmarks.selection.cases import LENGTH, PAPER_TARGETS, SIZES, Case, Row
 from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, target_batches, tensor_float
 from benchmarks.training.peers import parameters_of
-from endtask.encoders.attention import guide_for
+from endtask.encoders.attention import attention_metadata
 from endtask.encoders.batch import IGNORED, TextBatch, as_table
 from endtask.encoders.lean_layers import LeanEncoder
 from endtask.encoders.network import MASKED_LM, TASK, Network
@@ -146,9 +146,9 @@ def gradients_of(network: Network, batch: TextBatch, positions: Tensor, answers:
     assert isinstance(encoder, LeanEncoder)
     last = len(encoder.layers) - 1
     layer = layer_of(encoder, last)
-    guide = guide_for(network.backend, batch)
+    metadata = attention_metadata(network.backend, batch)
     with torch.no_grad():
-        hidden, mixed, _ = lower(encoder, last, batch, guide, network.dtype, positions.flatten())
+        hidden, mixed, _ = lower(encoder, last, batch, metadata, network.dtype, positions.flatten())
     head = network.heads["masked_lm"]
 
     def loss(weight: Tensor, hidden: Tensor, mixed: Tensor, answers: Tensor) -> Tensor:

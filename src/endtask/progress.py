@@ -75,3 +75,15 @@ def bar(description: str, total: float | None, *, done: int = 0, unit: str = "")
         yield lambda amount=1, note="": progress.update(task, advance=amount, **({"note": note} if note else {}))
         if total is None:
             progress.update(task, total=1, completed=1)  # otherwise the bar would still be animated
+
+
+@contextmanager
+def quiet(silent: bool = True) -> Iterator[None]:
+    """Silence bars and lines within the block, but not warnings."""
+    global _quiet
+    before = _quiet
+    _quiet = before or silent
+    try:
+        yield
+    finally:
+        _quiet = before

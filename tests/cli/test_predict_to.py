@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import endtask
+from endtask.serving.predictor import load
 from tests.conftest import Answer
 
 Command = Callable[..., Answer]
@@ -24,7 +24,7 @@ def test_a_table_with_predictions(finished_run: Path, tmp_path: Path, command: C
     with open(tmp_path / "out.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["text"] for row in rows] == ["'=soup bread salt oven", *texts[1:]]
-    for row, found in zip(rows, endtask.load(finished_run).predict(texts), strict=True):
+    for row, found in zip(rows, load(finished_run).predict(texts), strict=True):
         assert row["label"] == found.label
         for name, value in found.probabilities.items():
             assert float(row[f"probability_{name}"]) == pytest.approx(value, abs=1e-6)

@@ -18,7 +18,6 @@ import yaml
 from safetensors.torch import load_file
 from sklearn.metrics import f1_score
 
-import endtask
 from endtask.errors import InputError
 from endtask.export import hub, int8, measure
 from endtask.export.base import RECORD, ExportRequest, FolderExporter, TrainedRun, export, exporters
@@ -27,6 +26,7 @@ from endtask.export.measure import Measured, check_parity, difference
 from endtask.io import extras
 from endtask.io.selection_table import write_selection
 from endtask.records import Document, Selected
+from endtask.serving.predictor import load
 from tests.conftest import Answer
 
 TEXTS = ["soup", "star moon orbit rocket planet sky", "ball goal team"]
@@ -59,7 +59,7 @@ def dev_rows(run: Path) -> list[dict[str, Any]]:
 
 
 def test_onnx_gives_the_answers_of_torch_in_batches_of_any_size(finished_run: Path, exported: Path) -> None:
-    torch, onnx = endtask.load(finished_run), endtask.load(exported / "onnx")
+    torch, onnx = load(finished_run), load(exported / "onnx")
     for batch_size in (1, 2, 3):
         found, expected = onnx.predict(TEXTS, batch_size=batch_size), torch.predict(TEXTS, batch_size=batch_size)
         assert [one.label for one in found] == [one.label for one in expected]
@@ -79,7 +79,7 @@ def test_the_record_of_onnx_has_parity_score_and_latency(finished_run: Path, exp
 @pytest.mark.parametrize("name", ["onnx", "int8"])
 def test_scores_on_dev_are_those_of_scikit_learn(finished_run: Path, exported: Path, name: str) -> None:
     rows, facts = dev_rows(finished_run), record(exported / name)
-    predicted = [one.label for one in endtask.load(exported / name).predict([row["text"] for row in rows])]
+    predicted = [one.label for one in load(exported / name).predict([row["text"] for row in rows])]
     expected = f1_score([row["label"] for row in rows], predicted, average="macro")
     assert facts["score"][name] == pytest.approx(expected)
     manifest = json.loads((finished_run / "model" / "manifest.json").read_text())
@@ -223,7 +223,7 @@ def test_everything_loads_where_endtask_cannot_be_imported(finished_run: Path, e
     ended = subprocess.run(list(map(str, program)), capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout.splitlines()[-1])
-    expected = [row.tolist() for row in endtask.load(finished_run).logits(TEXTS)]
+    expected = [row.tolist() for row in load(finished_run).logits(TEXTS)]
     np.testing.assert_allclose(found["model"], expected, atol=1e-5)
     np.testing.assert_allclose(found["onnx"], expected, atol=1e-4)
     np.testing.assert_allclose(found["int8"], expected, atol=0.1)
@@ -243,10 +243,10 @@ class StubApi:
     def create_repo(self, name: str, **options: Any) -> Any:
         self.calls.append((name, options))
 
-        class Url(str):
-            repo_id = name
+        return f"https://hub.example/{name}"
 
-        return Url(f"https://hub.example/{name}")
+    def repo_info(self, name: str, **_: Any) -> Any:
+        return type("Info", (), {"private": True})
 
     def upload_folder(self, **options: Any) -> None:
         self.calls.append(("upload", options))
@@ -294,7 +294,7 @@ def test_a_failed_upload_is_one_line(finished_run: Path, api: StubApi, monkeypat
         raise ConnectionError("no route\nto host")
 
     monkeypatch.setattr(api, "upload_folder", fail)
-    with pytest.raises(InputError, match=r"me/toy: the upload failed: no route \(log in"):
+    with pytest.raises(InputError, match=r"me/toy: cannot be uploaded: no route \(hf auth"):
         export(finished_run, "hub", repository="me/toy")
 
 

@@ -24,6 +24,7 @@ from endtask.pipeline.preflight import preflight
 from endtask.records import Example
 from endtask.reporting.page import summary, verdict_lines
 from endtask.reporting.results import results_of
+from endtask.serving.predictor import load
 from endtask.task import Task
 from endtask.task.task import read_all
 from tests.conftest import Answer
@@ -91,7 +92,7 @@ def test_each_has_a_model_that_answers_as_it_was_scored(finished: Path, kind: st
     seed = str(json.loads((finished / "model" / "manifest.json").read_text())["counts"]["seed"])
     evaluated = [row["predicted"][seed] for row in rows(finished / "evaluate" / "tasks" / kind / "predictions.jsonl")]
     read = rows(finished / "read" / "tasks" / kind / "test.jsonl")
-    predictor = endtask.load(finished / "model" / "tasks" / kind)
+    predictor = load(finished / "model" / "tasks" / kind)
     assert (predictor.type, predictor.takes_pairs) == (kind, kind == "pair")
     answers = predictor.predict([(row["text"], row["text_pair"]) if kind == "pair" else row["text"] for row in read])
     if kind == "regression":

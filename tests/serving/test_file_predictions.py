@@ -39,7 +39,7 @@ def stub(**options: Any) -> tuple[Predictor, StubPredictor]:
 @given(st.lists(st.text(max_size=30), max_size=40), st.integers(1, 7))
 def test_answers_come_in_the_order_of_the_texts(texts: list[str], batch_size: int) -> None:
     predictor, made = stub()
-    assert [found.answer for found in predict_by_length(predictor, texts, batch_size)] == [str(len(t)) for t in texts]
+    assert [found.value for found in predict_by_length(predictor, texts, batch_size)] == [str(len(t)) for t in texts]
     lengths = [len(text) for batch in made.batches for text in batch]
     assert lengths == sorted(lengths)
     assert sorted(text for batch in made.batches for text in batch) == sorted(texts)
@@ -124,4 +124,3 @@ def test_the_columns_of_every_kind_of_answer() -> None:
     }  # fmt: skip
     tagged = Tagged(("x", "y"), ("O", "B"), (0.5, 1.0), ())
     assert tagged.columns() == {"tags": ["O", "B"], "tag_probabilities": [0.5, 1.0]}
-    assert (Score(1.5).answer, LabelSet(("a",), {}).answer, tagged.answer) == (1.5, ("a",), ("O", "B"))

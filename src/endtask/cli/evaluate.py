@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from endtask.cli.options import JsonOption, QuietOption, examples
+from endtask.errors import InputError
 from endtask.progress import set_quiet
 
 NAME = "evaluate"
@@ -19,7 +20,7 @@ EXAMPLES = examples(
 
 
 def command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder, or that of a saved model.")],
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Labelled rows with the columns of the task: CSV, JSONL, Parquet.")
     ],
@@ -31,8 +32,10 @@ def command(
     Prints scores with 95% intervals, scores of each class, the calibration error, and the score without the rows whose
     text is in train.
     """
-    from endtask.pipeline.evaluate_file import evaluate_file
+    from endtask.api.model import load
 
     set_quiet(quiet or as_json)
-    found = evaluate_file(run, file)
-    print(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else "\n".join(found.lines()))
+    if not file.exists():
+        raise InputError("no such file", path=file)
+    found = load(run).evaluate(file)
+    print(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else found)

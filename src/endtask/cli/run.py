@@ -25,7 +25,7 @@ from endtask.cli.options import (
 )
 from endtask.cli.predict import trial_line
 from endtask.errors import InputError
-from endtask.progress import set_quiet, warn
+from endtask.progress import set_quiet
 
 NAME = "run"
 EXAMPLES = examples(
@@ -66,8 +66,7 @@ def command(
 
     Finished stages are skipped and a stopped stage resumes, so the same command may be repeated at any time.
     """
-    from endtask.config.data_usage import chosen_by_dev, data_usage
-    from endtask.pipeline.inputs import unread_corpus
+    from endtask.api.fit import warn_about
     from endtask.pipeline.run import Run
     from endtask.pipeline.run import run as run_stages
     from endtask.reporting.page import verdict_lines
@@ -87,9 +86,7 @@ def command(
         plan = Run(resolved).plan(until=until, start=start)
         print(json.dumps(dict(plan)) if as_json else "\n".join(f"{name:10} {state}" for name, state in plan))
         return
-    for warning in (unread_corpus(resolved), *chosen_by_dev(data_usage(resolved)), *resolved.unused_settings()):
-        if warning:
-            warn(warning)
+    warn_about(resolved)
     result = run_stages(resolved, until=until, start=start)
     if results is not None:
         from endtask.reporting.results import write_results

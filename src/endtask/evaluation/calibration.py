@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.evaluation.outputs import Outputs
 from endtask.task import Task
 from endtask.task.targets import NO_WORD, targets
+
+if TYPE_CHECKING:
+    from endtask.evaluation.outputs import Outputs
 
 BINS = 15
 Floats = NDArray[np.float64]

@@ -9,6 +9,7 @@ An exporter is one file in this folder (or a plug-in) that registers itself unde
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -119,8 +120,6 @@ class TrainedRun:
 
     def card(self, kind: CardKind) -> str:
         """Return the model card of an export."""
-        import json
-
         from transformers import AutoConfig
 
         from endtask.encoders.heads import markers_of

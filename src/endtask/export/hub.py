@@ -30,7 +30,7 @@ class Hub(Exporter):
             raise InputError("--output has no meaning for --to hub", hint="--repo NAME/MODEL says where to")
         name = _checked_name(request.repository)
         folder, kind = _what_to_send(request.source)
-        url = _upload(folder, name, kind, public=request.public)
+        url = upload(folder, name, kind, public=request.public)
         visibility = "public" if request.public else "private"
         facts = {"repository": name, "type": kind, "url": url, "visibility": visibility, "folder": str(folder)}
         return Exported(url, facts, (f"a {visibility} {kind}",))
@@ -57,20 +57,25 @@ def _what_to_send(source: Path) -> tuple[Path, str]:
     return source, exporters.get(exporter).repository_type
 
 
-def _upload(folder: Path, name: str, kind: str, *, public: bool) -> str:
+def upload(folder: Path, name: str, kind: str = "model", *, public: bool = False) -> str:
+    """Upload a folder to a repository and return its address; a public one is not written to by accident."""
     from huggingface_hub import HfApi
 
     api: Any = HfApi()
     try:
-        found = api.create_repo(name, repo_type=kind, private=not public, exist_ok=True)
+        address = api.create_repo(name, repo_type=kind, private=not public, exist_ok=True)
+        if not public and not api.repo_info(name, repo_type=kind).private:
+            raise InputError("this repository is public", path=name, hint="--public, or private=False, uploads to it")
         api.upload_folder(
             folder_path=str(folder),
-            repo_id=found.repo_id,
+            repo_id=name,
             repo_type=kind,
-            commit_message="Upload by endtask",
+            commit_message="Model trained with endtask" if kind == "model" else "Text selected with endtask",
             ignore_patterns=list(_LEFT_HERE),
         )
+    except InputError:
+        raise
     except Exception as error:  # network errors are those of the HTTP client that the library happens to use
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"the upload failed: {reason}", path=name, hint="log in with: hf auth login") from None
-    return str(found)
+        raise InputError(f"cannot be uploaded: {reason}", path=name, hint="hf auth login") from None
+    return str(address)

@@ -47,7 +47,7 @@ def measured(run: TrainedRun, predictor: Predictor, name: str) -> Measured:
     outputs = [
         output for start in range(0, len(texts), _BATCH) for output in predictor.logits(texts[start : start + _BATCH])
     ]
-    answers = [found.answer for found in predictor.stream(texts, batch_size=_BATCH)]
+    answers = [found.value for found in predictor.stream(texts, batch_size=_BATCH)]
     latency = time_calls(lambda text: predictor.predict([text]), texts[:MOST_TEXTS], f"time {name}")
     return Measured(outputs, answers, _score(run, answers), latency)
 

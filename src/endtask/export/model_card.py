@@ -12,18 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from endtask.config import Settings
-from endtask.encoders.base import shape_of
+from endtask.export import card_sections as sections
 from endtask.export import markdown
+from endtask.export.card_sections import score_text, title
 from endtask.export.markdown import code, front_matter, one_line, plain
 from endtask.registry import task_types
-from endtask.reporting import format as shown
-from endtask.reporting.costs import stage_costs, total_cost
 from endtask.reporting.run_folder import RunFolder
 
 Tree = Mapping[str, Any]
@@ -68,7 +66,7 @@ def model_card(
     notes = (*((_MARKERS_NOTE,) if reads_markers and not has_own_use else ()), *kind.notes)
     card: str = _template().render(
         metadata=front_matter(_metadata(settings, results, about, kind)),
-        title=_title(settings),
+        title=title(settings),
         about=about,
         start="random weights" if settings.model.path is None else code(settings.model.path),
         task_path=settings.task.path,
@@ -79,16 +77,16 @@ def model_card(
         length=_about_length(settings),
         notes=notes,
         usage=usage,
-        intended_use=_intended_use(settings, about),
+        intended_use=sections.intended_use(settings, about),
         metrics=list(_metric_rows(results)),
-        baselines=list(_baselines(results)),
-        leaks=_leaks(results, run),
-        data=list(_data(settings, run)),
-        licences=_licences(settings),
-        hyperparameters=list(_hyperparameters(settings)),
-        cost=list(_cost(run, kind)) if run else [],
-        limits=list(_limits(settings, results, about)),
-        versions=_versions(run),
+        baselines=list(sections.baselines(results)),
+        leaks=sections.leaks(results, run),
+        data=list(sections.data(settings, run)),
+        licences=sections.licences(settings),
+        hyperparameters=list(sections.hyperparameters(settings)),
+        cost=list(sections.cost(run, with_times=kind.with_times)) if run else [],
+        limits=list(sections.limits(settings, results, about)),
+        versions=sections.versions(run),
     )
     return card + "\n"
 
@@ -104,10 +102,6 @@ def _template() -> jinja2.Template:
     return environment.from_string(source)
 
 
-def _title(settings: Settings) -> str:
-    return Path(settings.task.path).name or settings.task.path
-
-
 def _sources(settings: Settings) -> str:
     return ", ".join(code(source.name or source.path) for source in settings.corpus.sources)
 
@@ -115,11 +109,11 @@ def _sources(settings: Settings) -> str:
 def _metadata(settings: Settings, results: Tree, about: Any, kind: CardKind) -> dict[str, Any]:
     """Return the metadata that the hub reads, with the scores as `model-index`."""
     pipeline = kind.pipeline or about.card_pipeline
-    name = one_line(_title(settings)) or "task"
+    name = one_line(title(settings)) or "task"
     found: dict[str, Any] = {"library_name": kind.library, "pipeline_tag": pipeline, "license": "unknown"}
     if settings.model.path is not None and settings.model.path.startswith("hf:"):
         found["base_model"] = one_line(settings.model.path.removeprefix("hf:"))
-    means = {metric: _mean(values) for metric, values in _by_metric(results, "scores").items()}
+    means = {metric: statistics.fmean(values) for metric, values in _by_metric(results, "scores").items()}
     return {
         **found,
         "tags": ["endtask", pipeline],
@@ -146,10 +140,6 @@ def _by_metric(results: Tree, key: str) -> dict[str, list[float]]:
     if not found[summary["metric"]] and f"{prefix}mean" in summary:
         found[summary["metric"]] = [summary[f"{prefix}mean"]]
     return {name: values for name, values in found.items() if values}
-
-
-def _mean(values: list[float]) -> float:
-    return statistics.fmean(values)
 
 
 def _scores(results: Tree) -> dict[str, Any]:
@@ -181,14 +171,7 @@ def _test_sets(results: Tree) -> Iterator[str]:
 def _metric_rows(results: Tree) -> Iterator[dict[str, str]]:
     leak_free = _by_metric(results, "leak_free_scores")
     for name, values in _by_metric(results, "scores").items():
-        yield {"name": name, "score": _shown(name, values), "leak_free": _shown(name, leak_free.get(name, []))}
-
-
-def _shown(metric: str, values: list[float]) -> str:
-    if not values:
-        return "–"
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return shown.metric_with_spread(metric, _mean(values), spread, len(values))
+        yield {"name": name, "score": score_text(name, values), "leak_free": score_text(name, leak_free.get(name, []))}
 
 
 def _labels_line(about: Any, labels: tuple[str, ...], facts: Tree) -> str:
@@ -215,118 +198,3 @@ def _about_length(settings: Settings) -> str:
         f"Texts of more than {length} tokens were split into windows that start {stride} tokens apart, and the\n"
         "  probabilities averaged. `endtask predict` does so; the code below truncates long texts."
     )
-
-
-def _intended_use(settings: Settings, about: Any) -> str:
-    task = code(_title(settings))
-    return (
-        f"The model gives {about.answer_phrase}, for texts like those of the task {task}. It was not tested\n"
-        "on other kinds of text, in other languages, or for decisions about people."
-    )
-
-
-def _baselines(results: Tree) -> Iterator[str]:
-    """Yield the interval of the score, and the baselines on the same rows."""
-    found = results.get("baselines", {})
-    metric = results["summary"]["metric"]
-    if "interval" in found:
-        low, high = (_shown(metric, [value]) for value in found["interval"])
-        yield f"{metric}: 95% interval over rows and seeds [{low}, {high}]."
-    for baseline in found.values():
-        if isinstance(baseline, dict):
-            yield f"{metric} of the baseline {code(baseline['description'])}: {_shown(metric, [baseline['score']])}."
-
-
-def _leaks(results: Tree, run: RunFolder | None) -> str:
-    leaked = results["rows"] - results["leak_free_rows"]
-    found = f"{leaked:,} of {results['rows']:,} rows of {results['split']} have a text that is also in train."
-    dropped = run.counts("retrieve").get("dropped_by_contamination_filter") if run else None
-    if dropped is None:
-        return found
-    passages = shown.plural(dropped, "retrieved passage")
-    return f"{found} The contamination filter dropped {passages} with a dev or test text."
-
-
-def _data(settings: Settings, run: RunFolder | None) -> Iterator[str]:
-    """Yield what the model was trained on."""
-    yield f"Labelled data: {code(settings.task.path)}{_rows_of_splits(run)}"
-    for name, task in settings.tasks.items():
-        yield f"Auxiliary task {code(name)}: {code(task.path)}"
-    selected = run.counts("select") if run else {}
-    if selected.get("passages"):
-        of_corpus = selected.get("share_of_corpus")
-        share = f", {shown.share(of_corpus)} of the corpus" if of_corpus else ""
-        passages = shown.plural(selected["passages"], "passage")
-        yield f"Selection by `{settings.select.name}`: {passages}, {shown.size(selected['bytes'])}{share}"
-    for source in settings.corpus.sources:
-        yield f"Corpus {code(source.name or source.path)}, licence {code(source.license or 'not stated')}"
-
-
-def _rows_of_splits(run: RunFolder | None) -> str:
-    counts = run.counts("read") if run else {}
-    rows = ", ".join(f"{rows:,} {split}" for split, rows in counts.items() if isinstance(rows, int))
-    return f" ({rows} rows)" if rows else ""
-
-
-def _licences(settings: Settings) -> str:
-    stated = sorted({source.license for source in settings.corpus.sources if source.license})
-    return f"The corpus states: {', '.join(map(code, stated))}." if stated else "No source of text states a licence."
-
-
-def _hyperparameters(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield the settings that decide about the weights."""
-    model, pretrain, finetune = settings.model, settings.pretrain, settings.finetune
-    yield from (("seed", str(settings.seed)), ("budget", str(settings.budget)))
-    if model.path is None:
-        shape = shape_of(model)
-        yield "model", f"{model.architecture}, {shape.hidden_size} x {shape.num_hidden_layers}"
-        yield "tokenizer.vocab_size", str(settings.tokenizer.vocab_size)
-    else:
-        yield "model.path", model.path
-    yield from (("select.name", settings.select.name), ("select.budget", str(settings.select.budget)))
-    if not settings.skip_pretraining:
-        yield "pretrain.objectives", ", ".join(f"{name} ({one.kind})" for name, one in settings.used_objectives.items())
-        yield "pretrain.weighting", pretrain.weighting.name
-        yield from _training_settings("pretrain", pretrain)
-    if not settings.skip_finetuning:
-        yield from _training_settings("finetune", finetune)
-        yield "finetune.epochs", str(finetune.epochs)
-        yield "finetune.seeds", ", ".join(map(str, finetune.seeds))
-
-
-def _training_settings(section: str, values: Any) -> Iterator[tuple[str, str]]:
-    for key in ("learning_rate", "batch_size", "max_length", "warmup_steps", "weight_decay"):
-        yield f"{section}.{key}", str(getattr(values, key))
-
-
-def _cost(run: RunFolder, kind: CardKind) -> Iterator[str]:
-    """Yield what training cost; times and energy differ from machine to machine."""
-    total = total_cost(stage_costs(run))
-    if run.counts("pretrain"):
-        yield f"{shown.count(run.counts('pretrain')['parameters'])} parameters"
-    operations = f"{shown.flops(total['flops'])} FLOPs (6 x parameters x tokens)"
-    yield f"{shown.count(total['tokens'])} tokens of training, {operations}"
-    if kind.with_times:
-        yield f"{shown.duration(total['seconds'])} for all stages"
-        if total["joules"]:
-            yield f"{shown.energy(total['joules'])}, measured on the machine"
-        if total["gpu_bytes"]:
-            yield f"{shown.size(total['gpu_bytes'])} of GPU memory at most"
-
-
-def _limits(settings: Settings, results: Tree, about: Any) -> Iterator[str]:
-    yield "The model reproduces the errors and the bias of its labels and of the text that it was trained on."
-    if len(results["seeds"]) < 3 and not settings.skip_finetuning:
-        yield "With fewer than three fine-tunings the standard deviation says little about the next one."
-    if results["rows"] < 500:
-        yield f"The score is from {results['rows']:,} rows; on other rows it may differ by several points."
-    if results["split"] == "dev":
-        yield "There was no test split: the score is that of dev, which also chose the weights."
-    if about.one_label and not about.per_token:
-        yield "It gives one of its labels to every text, also to texts that none of them fits."
-
-
-def _versions(run: RunFolder | None) -> str:
-    manifests = run.manifests if run else {}
-    found = manifests.get("finetune", {}).get("versions", {})
-    return ", ".join(f"{name} {version}" for name, version in found.items())

@@ -1,4 +1,4 @@
-"""The baselines of a run in words: what predicting without a model and what a bag of words would score."""
+"""The baselines of a run in the report: constant predictions and a bag of words, compared with the model."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from endtask.reporting import format as shown
 from endtask.reporting.run_folder import RunFolder
 
 LEVEL = 0.05
-"""Below this p-value, with an interval that leaves out 0, a difference is called clear."""
+"""A difference is clear if its p-value is below this level and its interval leaves out 0."""
 
 
 @dataclass(frozen=True)
 class BaselineRow:
-    """A baseline's score, and the model's mean score less that, with its interval over rows and seeds."""
+    """A baseline's score, and the model's mean score minus it, with the interval over rows and seeds."""
 
     name: str
     description: str
@@ -26,7 +26,7 @@ class BaselineRow:
 
     @property
     def is_clear(self) -> bool:
-        """Whether test and interval agree that model and baseline differ."""
+        """Whether test and interval both show a difference between model and baseline."""
         return self.p_value < LEVEL and not self.low <= 0 <= self.high
 
 
@@ -36,27 +36,27 @@ def baseline_rows(run: RunFolder) -> list[BaselineRow]:
     rows = [
         BaselineRow(
             name,
-            found["description"],
-            found["score"],
-            found["difference"],
-            found["interval"][0],
-            found["interval"][1],
-            found["p_value"],
+            baseline["description"],
+            baseline["score"],
+            baseline["difference"],
+            baseline["interval"][0],
+            baseline["interval"][1],
+            baseline["p_value"],
         )
-        for name, found in stored.items()
+        for name, baseline in stored.items()
         if name != "interval"
     ]
     return sorted(rows, key=lambda row: -row.score)
 
 
 def score_interval(run: RunFolder) -> tuple[float, float] | None:
-    """Return the 95% interval of the mean score over rows and seeds; None for a run without one."""
+    """Return the 95% interval of the mean score over rows and seeds, or None for a run without it."""
     ends = (run.results or {}).get("baselines", {}).get("interval")
     return (ends[0], ends[1]) if ends else None
 
 
 def baseline_sentences(run: RunFolder, *, most: int | None = None) -> list[str]:
-    """Return a sentence for each of the strongest baselines, and advice where the model is not above the strongest."""
+    """Return a sentence for each of the strongest baselines, and advice if the model is not above the strongest."""
     rows = baseline_rows(run)[:most]
     sentences = [baseline_sentence(row) for row in rows]
     if rows and rows[0].difference <= 0:
@@ -68,7 +68,7 @@ def baseline_sentences(run: RunFolder, *, most: int | None = None) -> list[str]:
 
 
 def baseline_sentence(row: BaselineRow) -> str:
-    """Return the comparison in words.
+    """Return the comparison as a sentence.
 
     >>> baseline_sentence(BaselineRow("tfidf", "TF-IDF", 0.392, 0.051, -0.02, 0.122, 0.2))
     'TF-IDF scores 39.2; the model is 5.1 points above it [-2.0, 12.2], p = 0.2: not clearly different.'

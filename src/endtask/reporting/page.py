@@ -134,7 +134,8 @@ def _confusion(run: RunFolder) -> scores.Confusion:
 
 def _class_scores(run: RunFolder) -> list[scores.ClassScores]:
     """Return the scores of each class, label or type of span."""
-    return scores.class_scores(run.predictions(), _task_type(run).form, run.audit["labels"] if run.audit else ())
+    tags = run.audit["labels"] if run.audit else ()
+    return scores.class_scores(_task_type(run).form, list(run.predictions()), tags)
 
 
 def _results(run: RunFolder) -> Context:

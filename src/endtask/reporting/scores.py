@@ -105,10 +105,10 @@ def span_scores(predictions: Iterable[Mapping[str, Any]], tags: Sequence[str]) -
     )
 
 
-def class_scores(predictions: Iterable[Mapping[str, Any]], form: str, labels: Sequence[str]) -> list[ClassScores]:
-    """Return the scores of each class, label or type of span; none for numbers."""
+def class_scores(form: str, predictions: Sequence[Mapping[str, Any]], tags: Sequence[str]) -> list[ClassScores]:
+    """Return the scores of each class, label or type of span of answers of this form; of numbers none."""
     if form == "tags":
-        return span_scores(predictions, labels)
+        return span_scores(predictions, tags)
     if form == "label_sets":
         return label_scores(predictions)
     return Confusion.count(predictions).scores() if form == "classes" else []

@@ -185,6 +185,15 @@ def why_example(run: Path, example_id: str, *, top: int = 10) -> WhyExample:
     return WhyExample(example, words, unknown, len(matched), len(rows), passages)
 
 
+def passages_for(run: Path, text: str, rows: Iterable[Row], *, top: int = 10) -> tuple[MatchedPassage, ...]:
+    """Return the `top` best of some passages for a text that was no query, by the words of all queries of the run."""
+    scorer = _scorer(run)
+    words = _query_words(run, words_of(text), scorer)
+    scored = ((row, scores) for row in rows if (scores := scorer.word_scores(words, row["text"])))
+    best = heapq.nsmallest(top, scored, key=lambda found: (-_sum(found[1]), found[0]["position"]))
+    return tuple(_matched_passage(row, scores) for row, scores in best)
+
+
 def _explain_queries(run: Path, text: str, matched_queries: tuple[str, ...], top: int) -> tuple[MatchedQuery, ...]:
     """Explain the `top` queries of a passage; `matched_queries` are example ids, best first."""
     order = {example_id: number for number, example_id in enumerate(matched_queries)}

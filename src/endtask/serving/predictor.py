@@ -9,6 +9,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from endtask.encoders.checkpoint_files import without_bars
 from endtask.errors import InputError, did_you_mean_path
 from endtask.io.run_layout import MODEL_FACTS, TASKS
@@ -87,6 +90,17 @@ def _implied_task_type(config: Any) -> str | None:
         if task_type.per_token if per_token else task_type.problem_type == (config.problem_type or ""):
             return name
     return None
+
+
+def _words_of(text: Text) -> tuple[str, ...]:
+    return tuple(text.split() if isinstance(text, str) else text)
+
+
+def _best(probabilities: NDArray[np.float32]) -> tuple[list[float], list[int]]:
+    """Return the highest probability of each word, and the number of its tag; -1 for a word without any."""
+    highest = probabilities.max(-1, initial=0)
+    numbers = np.where(highest > 0, probabilities.argmax(-1), -1)
+    return highest.tolist(), numbers.tolist()
 
 
 @dataclass(frozen=True)
@@ -201,7 +215,7 @@ class Predictor:
 
         with torch.inference_mode():
             if self.task_type.per_token:
-                yield from self._tag([tuple(text.split() if isinstance(text, str) else text) for text in texts])
+                yield from self._tag(list(map(_words_of, texts)))
                 return
             outputs = self._outputs(texts)
         for row in outputs.tolist():
@@ -241,6 +255,22 @@ class Predictor:
 
     def _tag(self, words: list[tuple[str, ...]]) -> Iterator[Tagged]:
         """Tag texts, with their words joined by single spaces as in training."""
+        # The tag of a word without a token, because the text is truncated.
+        outside = next((label for label in self.labels if label.lower() in ("o", "none")), self.labels[0])
+        for text, (certainties, numbers) in zip(words, map(_best, self._word_outputs(words)), strict=True):
+            tags = [outside if number < 0 else self.labels[number] for number in numbers]
+            yield Tagged(text, tuple(tags), tuple(certainties), self._spans(text, tags))
+
+    def tag_probabilities(self, texts: Iterable[Text], *, batch_size: int = 32) -> Iterator[NDArray[np.float32]]:
+        """Yield the probabilities (words, tags) of each text; all 0 for a truncated word."""
+        import torch
+
+        for batch in batched(texts, batch_size):
+            with torch.inference_mode():
+                yield from self._word_outputs(list(map(_words_of, batch)))
+
+    def _word_outputs(self, words: list[tuple[str, ...]]) -> Iterator[NDArray[np.float32]]:
+        """Yield probabilities (words, tags), which are those of each word's first token."""
         from endtask.tokenization.packed_texts import NO_TOKEN, first_tokens
 
         inputs: Any = self._tokenizer(
@@ -251,14 +281,10 @@ class Predictor:
             return_offsets_mapping=True,
         )
         spans = inputs.pop("offset_mapping").numpy()
-        probabilities, numbers = self._logits(inputs).softmax(-1).max(-1)  # (texts, tokens)
-        # The tag of a word without a token, because the text is truncated.
-        outside = next((label for label in self.labels if label.lower() in ("o", "none")), self.labels[0])
+        probabilities = self._logits(inputs).softmax(-1).numpy()  # (texts, tokens, tags)
         for row, text in enumerate(words):
-            tokens = first_tokens(text, spans[row]).tolist()
-            tags = [outside if token == NO_TOKEN else self.labels[int(numbers[row, token])] for token in tokens]
-            certainty = [0.0 if token == NO_TOKEN else float(probabilities[row, token]) for token in tokens]
-            yield Tagged(text, tuple(tags), tuple(certainty), self._spans(text, tags))
+            tokens = first_tokens(text, spans[row])
+            yield np.where((tokens == NO_TOKEN)[:, None], 0, probabilities[row, tokens])
 
     def _spans(self, words: Sequence[str], tags: Sequence[str]) -> tuple[dict[str, Any], ...]:
         from endtask.evaluation.metrics.spans import scheme_of, spans_of

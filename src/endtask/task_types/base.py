@@ -203,13 +203,13 @@ class Prediction:
     probability: float
     probabilities: dict[str, float]
 
+    @property
+    def value(self) -> str:
+        """The label."""
+        return self.label
+
     def __str__(self) -> str:
         return f"{self.label}\t{self.probability:.4f}"
-
-    @property
-    def answer(self) -> str:
-        """What was predicted, as the label of a row."""
-        return self.label
 
     def columns(self) -> dict[str, Any]:
         """Return the cells of a table with predictions, by column."""
@@ -222,13 +222,13 @@ class Score:
 
     score: float
 
+    @property
+    def value(self) -> float:
+        """The number."""
+        return self.score
+
     def __str__(self) -> str:
         return f"{self.score:.4f}"
-
-    @property
-    def answer(self) -> float:
-        """What was predicted, as the label of a row."""
-        return self.score
 
     def columns(self) -> dict[str, Any]:
         """Return the cells of a table with predictions, by column."""
@@ -242,13 +242,13 @@ class LabelSet:
     labels: tuple[str, ...]
     probabilities: dict[str, float]
 
+    @property
+    def value(self) -> list[str]:
+        """The labels."""
+        return list(self.labels)
+
     def __str__(self) -> str:
         return ", ".join(self.labels)
-
-    @property
-    def answer(self) -> tuple[str, ...]:
-        """What was predicted, as the label of a row."""
-        return self.labels
 
     def columns(self) -> dict[str, Any]:
         """Return the cells of a table with predictions, by column."""
@@ -264,13 +264,13 @@ class Tagged:
     probabilities: tuple[float, ...]
     spans: tuple[dict[str, Any], ...]
 
+    @property
+    def value(self) -> list[str]:
+        """The tags."""
+        return list(self.tags)
+
     def __str__(self) -> str:
         return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
-
-    @property
-    def answer(self) -> tuple[str, ...]:
-        """What was predicted, as the label of a row."""
-        return self.tags
 
     def columns(self) -> dict[str, Any]:
         """Return the cells of a table with predictions, by column."""

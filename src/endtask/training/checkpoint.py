@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from endtask.encoders.weights import fill, load_tensors, save_tensors
+from endtask.encoders.weights import load_state_dict, load_tensors, save_tensors
 from endtask.errors import InputError
 from endtask.training.optimizer import Optimizer
 from endtask.weighting.base import Rule
@@ -60,7 +60,7 @@ class Checkpoints:
         if not self.path.exists():
             return None
         tensors, header = load_tensors(self.path, hint=_START_OVER)
-        fill(self._network, _with_prefix(_NETWORK, tensors), self.path, hint=_START_OVER)
+        load_state_dict(self._network, _with_prefix(_NETWORK, tensors), self.path, hint=_START_OVER)
         try:
             self._optimizer.load_state_tensors(_with_prefix(_OPTIMIZER, tensors))
             self._weighting.load_state(_with_prefix(_WEIGHTING, tensors))

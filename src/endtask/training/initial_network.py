@@ -18,13 +18,13 @@ from endtask.encoders.network import (
     add_task_heads,
     auxiliary_head,
     build_network,
+    load_auxiliary_head,
     pooling_of,
-    take_auxiliary_head,
 )
 from endtask.errors import InputError
 from endtask.seeds import derive
 from endtask.task import Task
-from endtask.tokenization.packing import given_tokenizer
+from endtask.tokenization.packing import existing_tokenizer
 from endtask.tokenization.tokenizer import load_tokenizer
 
 
@@ -45,7 +45,7 @@ def network_of_auxiliary_task(task: Task, name: str, packed: Path, settings: Set
     """Return a network for an auxiliary task, with the encoder and the head from a file of trained weights."""
     stock = settings.pretrain.model_copy(update={"task_head": "stock"})
     network = _network(task.auxiliary[name], packed, settings.model_copy(update={"pretrain": stock}))
-    take_auxiliary_head(network, name, weights)
+    load_auxiliary_head(network, name, weights)
     return network
 
 
@@ -87,7 +87,7 @@ def check_checkpoint(task: Task, settings: Settings) -> None:
     """Raise `InputError` if training from `model.path` would fail; downloads a model of the Hugging Face hub."""
     assert settings.model.path is not None
     checkpoint = open_checkpoint(settings.model.path)
-    tokenizer = given_tokenizer(settings)
+    tokenizer = existing_tokenizer(settings)
     assert tokenizer is not None
     check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings))
     _check_texts(checkpoint, task, settings)

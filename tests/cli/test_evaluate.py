@@ -9,30 +9,31 @@ from pathlib import Path
 import pytest
 from sklearn.metrics import precision_recall_fscore_support
 
-from endtask.pipeline.evaluate_file import FileEvaluation, evaluate_file
+import endtask
+from endtask.api.scores import Evaluation
 from tests.conftest import Answer
 from tests.toy_run import write_rows
 
 
 @pytest.fixture(scope="module")
-def on_test(finished_run: Path, toy: Path) -> FileEvaluation:
-    return evaluate_file(finished_run, toy / "task" / "test.jsonl")
+def on_test(finished_run: Path, toy: Path) -> Evaluation:
+    return endtask.load(finished_run).evaluate(toy / "task" / "test.jsonl")
 
 
-def test_the_test_file_has_the_scores_of_the_run(finished_run: Path, on_test: FileEvaluation) -> None:
+def test_the_test_file_has_the_scores_of_the_run(finished_run: Path, on_test: Evaluation) -> None:
     results = json.loads((finished_run / "evaluate" / "results.json").read_text())
-    assert on_test.all_rows.score == pytest.approx(results["summary"]["mean"], abs=1e-12)
-    assert [dict(row) for row in on_test.by_seed] == results["seeds"]
+    assert on_test.score == pytest.approx(results["summary"]["mean"], abs=1e-12)
     assert on_test.metric == results["summary"]["metric"]
-    assert list(on_test.all_rows.interval) == results["baselines"]["interval"]
-    low, high = on_test.all_rows.interval
-    assert 0 <= low <= on_test.all_rows.score <= high <= 1
-    assert low < high
+    for row in results["seeds"]:
+        for metric, interval in on_test.scores.items():
+            assert interval.by_seed[row["seed"]] == row["scores"][metric]
+    interval = on_test.scores[on_test.metric]
+    assert [interval.low, interval.high] == results["baselines"]["interval"]
     assert on_test.calibration_error is not None
     assert 0 < on_test.calibration_error < 1
 
 
-def test_the_scores_of_classes_are_those_of_scikit_learn(finished_run: Path, on_test: FileEvaluation) -> None:
+def test_the_scores_of_classes_are_those_of_scikit_learn(finished_run: Path, on_test: Evaluation) -> None:
     lines = (finished_run / "evaluate" / "predictions.jsonl").read_text().splitlines()
     pairs = [(row["label"], found) for row in map(json.loads, lines) for found in row["predicted"].values()]
     expected = precision_recall_fscore_support(*zip(*pairs, strict=True), zero_division=0)
@@ -43,18 +44,18 @@ def test_the_scores_of_classes_are_those_of_scikit_learn(finished_run: Path, on_
 
 
 def test_rows_whose_text_is_in_train_are_left_out_of_the_leak_free_score(
-    finished_run: Path, toy: Path, tmp_path: Path, on_test: FileEvaluation, command: Callable[..., Answer]
+    finished_run: Path, toy: Path, tmp_path: Path, on_test: Evaluation, command: Callable[..., Answer]
 ) -> None:
     rows = [json.loads(line) for name in ("test", "train") for line in (toy / "task" / f"{name}.jsonl").open()]
     file = write_rows(tmp_path / "both.jsonl", rows)
     answer = command("evaluate", finished_run, file, "--json")
     assert answer.code == 0
     found = json.loads(answer.out)
-    assert found["all_rows"]["rows"] == 78
+    assert found["rows"] == 78
     assert len(found["leaked"]) == 60
-    assert found["leak_free"]["score"] == pytest.approx(on_test.all_rows.score)
+    assert found["leak_free"]["mean"] == pytest.approx(on_test.score)
     printed = command("evaluate", finished_run, file).out
-    assert "60 of 78 rows have a text that is in train" in printed
+    assert "78 rows (60 also in train), 2 seeds" in printed
     assert "calibration error (ECE)" in printed
 
 
@@ -78,4 +79,4 @@ def test_wrong_rows_are_one_line(
 
 def test_runs_and_files_that_are_not_there(finished_run: Path, tmp_path: Path, command: Callable[..., Answer]) -> None:
     assert "no such file" in command("evaluate", finished_run, tmp_path / "absent.csv").err
-    assert "no such folder" in command("evaluate", tmp_path / "absent", tmp_path / "absent.csv").err
+    assert "no such folder" in command("evaluate", tmp_path / "absent", __file__).err
