@@ -57,8 +57,8 @@ def command(
     ] = 32,
 ) -> None:
     """Predict for texts given as arguments, in a file, or line by line on standard input; prints one line per text."""
-    from endtask.io.compression import bare_suffix
-    from endtask.io.tables import ROW_SUFFIXES, read_lines
+    from endtask.io.lines import read_lines
+    from endtask.io.tables import row_format
     from endtask.records import batched
     from endtask.serving.predictor import load
 
@@ -70,7 +70,7 @@ def command(
     if texts:
         batches = batched(map(read, texts), batch_size)
     elif file is not None:
-        if bare_suffix(file) in ROW_SUFFIXES:
+        if row_format(file) is not None:
             tags, own = predictor.task_type.per_token, _columns_of(run)
             text = _Column("--column", column, own.get("tokens" if tags else "text"), "text")
             pair = None if single else _Column("--pair-column", pair_column, own.get("text_pair"), "text_pair")

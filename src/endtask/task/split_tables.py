@@ -10,7 +10,7 @@ from typing import Any
 from endtask.config import ColumnSettings
 from endtask.errors import InputError, nearest
 from endtask.io.compression import COMPRESSIONS, bare_suffix
-from endtask.io.tables import ROW_SUFFIXES, Row, read_rows
+from endtask.io.tables import Row, known_suffixes, read_rows, row_suffixes
 from endtask.task.columns import find_columns
 
 SPLITS = ("train", "dev", "test")
@@ -22,7 +22,6 @@ SPLIT_NAMES: Mapping[str, str] = {
 HUB_PREFIX = "hf:"
 TEST_SET = "test-"
 """Prefix of the names of several test sets."""
-_KNOWN = f"{' '.join(ROW_SUFFIXES)}, plain or {' '.join(COMPRESSIONS)}"
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def split_files(folder: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for file in files:
         split = split_of(_bare_name(file))
-        if split is None or bare_suffix(file) not in ROW_SUFFIXES:
+        if split is None or bare_suffix(file) not in row_suffixes():
             continue
         if split in found:
             raise InputError(
@@ -92,7 +91,7 @@ def split_files(folder: Path) -> dict[str, Path]:
     if "train" not in found:
         names = ", ".join(file.name for file in files[:10])
         only = f"only {names}" if names else "which has no files"
-        raise InputError(f"no train file in this folder, {only}", path=folder, hint=f"train with {_KNOWN}")
+        raise InputError(f"no train file in this folder, {only}", path=folder, hint=f"train with {known_suffixes(row_suffixes())}")
     return {split: found[split] for split in sorted(found, key=_split_order)}
 
 
@@ -119,7 +118,7 @@ def _bare_name(path: Path) -> str:
     if suffix in COMPRESSIONS:
         name = name[: -len(suffix)]
     suffix = Path(name).suffix.lower()
-    return name[: -len(suffix)] if suffix in ROW_SUFFIXES else name
+    return name[: -len(suffix)] if suffix in row_suffixes() else name
 
 
 def _missing(path: Path) -> InputError:

@@ -20,15 +20,15 @@ import numpy as np
 
 from endtask.corpus import Corpus
 from endtask.corpus.corpus import passages_of
-from endtask.corpus.reading import SourceDocument, read_source
+from endtask.corpus.reading import Skipped, SourceDocument, read_source
 from endtask.io.atomic import atomic_file
-from endtask.io.compression import ReadProgress
+from endtask.io.input_files import ReadProgress
 from endtask.progress import Advance, bar
 from endtask.retrieval.bm25.join import JoinedCorpus, join
 from endtask.retrieval.bm25.scan import Scanned, Scanner, Terms, string_keys
 from endtask.retrieval.bm25.shards import PASSAGE, Passages, Shard, ShardCounts, ShardFolder, ShardWriter, shards_of
 from endtask.retrieval.contamination import ContaminationFilter
-from endtask.retrieval.workers import Job, Report, run_jobs
+from endtask.retrieval.workers import Job, Report, processes_for_each, run_jobs
 
 WORTH_A_PROCESS = 8_000_000
 """Bytes on disk; reading fewer takes no longer than starting interpreters."""
@@ -111,7 +111,8 @@ def _read(missing: Sequence[tuple[Shard, Path]], spec: ScanSpec, folder: Path, w
     total = sum(shard.size() for shard, _ in missing)
     # The largest first, so that no worker starts a large shard when the others have finished.
     ordered = sorted(missing, key=lambda pair: -pair[0].size())
-    jobs = [{"shard": shard.to_json(), "folder": str(path), "setup": [str(setup), spec.key]} for shard, path in ordered]
+    common = {"setup": [str(setup), spec.key], "processes": processes_for_each(len(ordered), workers)}
+    jobs = [{"shard": shard.to_json(), "folder": str(path), **common} for shard, path in ordered]
     with bar("read corpus", total or None, unit="bytes") as advance:
         run_jobs(__name__, jobs, workers if total >= WORTH_A_PROCESS else 1, _Speedometer(advance))
 
@@ -144,7 +145,8 @@ def handle(job: Job, report: Report) -> None:
             last = time.monotonic()
             _report(unreported, report)
 
-    _reader(*job["setup"]).read(Shard.from_json(job["shard"]), Path(job["folder"]), progress)
+    reader, shard = _reader(*job["setup"]), Shard.from_json(job["shard"])
+    reader.read(shard, Path(job["folder"]), progress, processes=job["processes"])
     _report(unreported, report)
 
 
@@ -172,9 +174,12 @@ class Block:
     documents: int = 0
 
 
-def blocks_of(shard: Shard, progress: ReadProgress | None = None) -> Iterator[Block]:
+def blocks_of(
+    shard: Shard, progress: ReadProgress | None = None, *, skipped: Skipped | None = None, processes: int = 1
+) -> Iterator[Block]:
     """Read a shard a block at a time."""
-    return _blocks(read_source(shard.source, progress), shard.passage_characters)
+    documents = read_source(shard.source, progress, skipped=skipped, processes=processes)
+    return _blocks(documents, shard.passage_characters)
 
 
 def _blocks(readings: Iterable[SourceDocument], passage_characters: int) -> Iterator[Block]:
@@ -203,7 +208,7 @@ class ShardReader:
         self._spec = spec
         self._terms = Terms(spec.words)
 
-    def read(self, shard: Shard, folder: Path, progress: Callable[..., None]) -> None:
+    def read(self, shard: Shard, folder: Path, progress: Callable[..., None], *, processes: int = 1) -> None:
         """Scan `shard` and write its statistics to `folder`.
 
         Calls `progress` with the bytes `read` from disk, and with the bytes of `text` and the `passages` scanned.
@@ -211,8 +216,9 @@ class ShardReader:
         scanner = Scanner(self._terms, self._spec.contamination_filter.table)
         writer = ShardWriter(folder)
         documents = empty = passages = pairs = 0
+        skipped = Skipped()
         try:
-            for block in blocks_of(shard, lambda count: progress(read=count)):
+            for block in blocks_of(shard, lambda count: progress(read=count), skipped=skipped, processes=processes):
                 scanned = scanner.scan(block.texts)
                 writer.add(self._records(block, scanned), scanned.pairs)
                 documents += block.documents
@@ -220,7 +226,7 @@ class ShardReader:
                 passages += len(block.texts)
                 pairs += len(scanned.pairs)
                 progress(text=int(scanned.sizes.sum()), passages=len(block.texts))
-            counts = ShardCounts(documents, empty, passages, pairs)
+            counts = ShardCounts(documents, empty, passages, pairs, skipped.count, skipped.messages)
             writer.finish(scanner.document_frequency, counts)
         finally:
             writer.close()

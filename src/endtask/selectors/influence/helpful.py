@@ -14,7 +14,8 @@ from endtask.errors import InputError, did_you_mean
 from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import HELPFUL, RETRIEVED, SELECTION
 from endtask.io.selection_table import read_batches, table_rows
-from endtask.io.tables import read_rows, rows_where
+from endtask.io.parquet_lookup import rows_where
+from endtask.io.tables import read_rows
 from endtask.progress import say
 
 if TYPE_CHECKING:
