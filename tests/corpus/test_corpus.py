@@ -198,7 +198,11 @@ def test_all_text_comes_through_once(tmp_path: Path, rows: list[str]) -> None:
         ([{"txet": "a", "number": 1}], None, "among txet, number (name it with the path: corpus.sources=[{path: "),
         ([{"text": "a"}, {"text": None}], 2, "column 'text' is null, not a text"),
         ([{"text": "a"}, {"text": 5}], 2, "column 'text' is of type int, not a text"),
-        ([{"text": "a"}, {"txt": "b"}], 2, "no column 'text' (did you mean 'txt'?; corpus.on_error=skip leaves it out)"),
+        (
+            [{"text": "a"}, {"txt": "b"}],
+            2,
+            "no column 'text' (did you mean 'txt'?; corpus.on_error=skip leaves it out)",
+        ),
         ([{"text": "a"}, {}], 2, "no column 'text'"),
     ],
 )

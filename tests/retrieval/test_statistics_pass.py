@@ -88,11 +88,14 @@ def break_file(path: Path, how: str) -> tuple[Path, str]:
         path = path.with_suffix(".jsonl.zst")
         whole = zstandard.ZstdCompressor(level=1).compress(content)
         path.write_bytes(whole[: len(whole) // 2])
-        return path, rf"^{path}, row \d+: the file is cut off \(copy or download it again\)$"
+        return (
+            path,
+            rf"^{path}, row \d+: the file is cut off \(copy or download it again; corpus\.on_error=skip leaves it out\)$",
+        )
     lines = content.splitlines()
     lines[2] = b'{"id": "x", "text": '
     path.write_bytes(b"\n".join(lines))
-    return path, rf"^{path}, row 3: not valid JSON: .*\(one object per line\)$"
+    return path, rf"^{path}, row 3: not valid JSON: .*\(one object per line; corpus\.on_error=skip leaves it out\)$"
 
 
 @pytest.mark.parametrize("how", ["cut off", "bad row"])

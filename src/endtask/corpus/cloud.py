@@ -17,7 +17,18 @@ from endtask.progress import bar
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://\S+")
 _MAGIC = re.compile(r"[*?\[]")
-_VERSIONS = ("ETag", "etag", "md5Hash", "md5", "crc32c", "versionId", "mtime", "LastModified", "last_modified", "updated")
+_VERSIONS = (
+    "ETag",
+    "etag",
+    "md5Hash",
+    "md5",
+    "crc32c",
+    "versionId",
+    "mtime",
+    "LastModified",
+    "last_modified",
+    "updated",
+)
 """What file systems say about the version of a file."""
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from endtask.config import AlignedSettings, CorpusSettings
-from endtask.corpus.passages import number_passages, passage_spans
 from endtask.corpus.links import Links, links_inside
+from endtask.corpus.passages import number_passages, passage_spans
 from endtask.corpus.reading import SHOWN, Skipped, SourceDocument, read_source, source_contents
 from endtask.corpus.sources import Source, find_sources, parse_source
 from endtask.errors import InputError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from endtask.corpus.formats.base import DocumentOptions, FileDocument
@@ -10,8 +11,6 @@ from endtask.errors import InputError, did_you_mean, nearest
 from endtask.io.input_files import InputFile, Unskippable
 from endtask.io.rows.base import NumberedRows, Row
 from endtask.io.tables import find_column
-
-from collections.abc import Iterator
 
 TEXT_COLUMNS = ("text", "content", "body", "abstract", "passage", "document", "sentence")
 
@@ -40,24 +39,18 @@ def _column_of(row: Row, path: InputFile | str, options: DocumentOptions) -> str
         raise Unskippable(error.message, path=path, hint=error.hint) from None
 
 
-def _document_of(
-    row: Row, number: int, column: str, path: InputFile | str, options: DocumentOptions
-) -> FileDocument:
+def _document_of(row: Row, number: int, column: str, path: InputFile | str, options: DocumentOptions) -> FileDocument:
     text = text_cell(row, column, path=path, row_number=number)
     links = read_links(row.get(LINKS_COLUMN), text, path=path, row=number) if options.with_links else ()
     license = _optional(row.get("licence")) or _optional(row.get("license"))
-    return FileDocument(
-        f"#{number}", (text,), _optional(row.get("id")), _optional(row.get("title")), license, links
-    )
+    return FileDocument(f"#{number}", (text,), _optional(row.get("id")), _optional(row.get("title")), license, links)
 
 
 def _optional(value: Any) -> str | None:
     return str(value) if value not in (None, "") else None
 
 
-def text_column(
-    row: Row, named: str | None, *, path: InputFile | str, key: str, hint: str | None = None
-) -> str:
+def text_column(row: Row, named: str | None, *, path: InputFile | str, key: str, hint: str | None = None) -> str:
     """Return the column of the text: the named one, or the first usual name; raises `InputError` without one."""
     column = find_column(list(row), named, TEXT_COLUMNS, path=path, role="text")
     if column is None:

@@ -33,6 +33,7 @@ class _DamagedBzip2(Exception):
 READ_FAILURES = (_DamagedBzip2, EOFError, OSError, zstd.ZstdError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
 
 _CHUNK = 1 << 20
+_BZIP2_STEP = 1 << 16  # bytes; on damage what a step has decompressed is lost
 _LARGEST_WINDOW_LOG = 31  # what `zstd --long=31` writes; the library's default stops at 27
 
 
@@ -100,7 +101,7 @@ class Bzip2Stream:
                     raise EOFError
             self._is_between_streams = self._is_between_streams and not content
             try:
-                found = self._decompressor.decompress(content, size)
+                found = self._decompressor.decompress(content, min(size, _BZIP2_STEP))
             except OSError as error:
                 raise _DamagedBzip2(str(error)) from None
             if found:

@@ -276,7 +276,7 @@ def handle(job: Job, report: Report) -> None:
     first = done = reported = 0
     read: list[int] = []
     with arrow.OSFile(job["part"], "wb") as file, arrow.ipc.new_stream(file, schema, options=options) as writer:
-        for block in blocks_of(shard, read.append, processes=job["processes"]):
+        for block in blocks_of(shard, read.append, processes=job.get("processes", 1)):
             low, high = np.searchsorted(indices, [first, first + len(block.texts)])
             if low < high:
                 rows = _rows(block, indices[low:high] - first, renames[low:high], sizes[low:high], shard)

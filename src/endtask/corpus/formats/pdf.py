@@ -68,4 +68,3 @@ def _title(reader: Any) -> str | None:
     """Return the title in the file's metadata, if it is text."""
     title = reader.metadata.title if reader.metadata else None
     return title.strip() or None if isinstance(title, str) else None
-

@@ -17,8 +17,25 @@ HIDDEN_NAMESPACES = frozenset({"file", "image", "media", "category"})
 _START, _END, _HEADING = "\ue000", "\ue001", "\ue002"  # marks inside the text while it is made
 _MARKS = re.compile(f"[{_START}{_END}{_HEADING}]")
 _DROPPED_TAGS = frozenset(
-    "ref references gallery math chem table timeline score syntaxhighlight source pre imagemap hiero graph mapframe "
-    "templatestyles indicator".split()
+    [
+        "ref",
+        "references",
+        "gallery",
+        "math",
+        "chem",
+        "table",
+        "timeline",
+        "score",
+        "syntaxhighlight",
+        "source",
+        "pre",
+        "imagemap",
+        "hiero",
+        "graph",
+        "mapframe",
+        "templatestyles",
+        "indicator",
+    ]
 )
 _TEXT_TEMPLATES = frozenset({"lang", "nowrap", "transl", "transliteration", "linktext", "small"})
 """Templates whose last argument is text of the article."""

@@ -34,7 +34,7 @@ class Conll(RowFormat):
             yield number, {"tokens": tokens, "tags": tags}
 
 
-def looks_like_conll(path: InputFile) -> bool:
+def is_conll(path: InputFile) -> bool:
     """Return whether every line of a file's start is blank, a comment, or a word with a tag such as `B-place` or `O`."""
     try:
         with open_bytes(path) as file:

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from endtask.errors import InputError, a_few
-from endtask.io.compression import READ_FAILURES, open_bytes, read_failure
+from endtask.io.compression import READ_FAILURES, open_bytes
 from endtask.io.input_files import InputFile, ReadOptions
 from endtask.io.lines import lines_of
 from endtask.io.rows.base import NumberedRows, Row, RowFormat, row_formats
 
 _decode = json.JSONDecoder().raw_decode
 _ONE_PER_LINE = "one object per line"
-_FORMS = "[{...}, {...}] or {\"data\": [{...}, {...}]}"
+_FORMS = '[{...}, {...}] or {"data": [{...}, {...}]}'
 
 
 @row_formats.register("json_lines")

@@ -24,7 +24,7 @@ class Parquet(RowFormat):
 
         number = 0
         try:
-            for number, row in _records(path, options):  # noqa: B007 - errors name the last record
+            for number, row in _records(path, options):
                 yield number, row
         except UnicodeDecodeError:
             options.on_error(InputError("not valid UTF-8", path=path, row=number + 1))

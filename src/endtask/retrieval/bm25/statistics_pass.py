@@ -146,7 +146,7 @@ def handle(job: Job, report: Report) -> None:
             _report(unreported, report)
 
     reader, shard = _reader(*job["setup"]), Shard.from_json(job["shard"])
-    reader.read(shard, Path(job["folder"]), progress, processes=job["processes"])
+    reader.read(shard, Path(job["folder"]), progress, processes=job.get("processes", 1))
     _report(unreported, report)
 
 
