@@ -42,7 +42,7 @@ from endtask.objectives.masking import Masking, mask_texts
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
 from endtask.seeds import derive
-from endtask.task.leaks import remove_entity_markers
+from endtask.task.text_keys import remove_entity_markers
 from endtask.tokenization.packed_texts import PackedTexts, pack_passages
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 from endtask.training.checkpoint import CHECKPOINT

@@ -1,9 +1,10 @@
-"""Imports go one way: each folder of the package imports only what stands below it."""
+"""Imports go one way: a folder imports only folders below it, and modules never import each other in a circle."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -52,23 +53,24 @@ def folders_of(package: Path) -> set[str]:
     return folders | {entry.stem for entry in package.glob("*.py")}
 
 
-def imported_folders(path: Path, package: Path, folders: set[str]) -> Iterator[tuple[int, str]]:
-    """Each (line, folder) that a module imports, inside functions too."""
+def imported_names(path: Path, package: Path) -> Iterator[tuple[int, str]]:
+    """Each (line, dotted name) that a module imports, inside functions and for type checking too."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield from _folder_of(node.lineno, alias.name.split("."), folders)
+            yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            inside = [package.name, *path.relative_to(package).parent.parts]
-            start = inside[: len(inside) - node.level + 1] if node.level else []
+            parents = [package.name, *path.relative_to(package).parent.parts]
+            start = parents[: len(parents) - node.level + 1] if node.level else []
             base = [*start, *(node.module.split(".") if node.module else [])]
-            for alias in node.names:
-                yield from _folder_of(node.lineno, [*base, alias.name], folders)
+            yield from ((node.lineno, ".".join([*base, alias.name])) for alias in node.names)
 
 
-def _folder_of(line: int, dotted: list[str], folders: set[str]) -> Iterator[tuple[int, str]]:
-    if dotted[0] == PACKAGE:
-        yield line, dotted[1] if len(dotted) > 1 and dotted[1] in folders else "__init__"
+def imported_folders(path: Path, package: Path, folders: set[str]) -> Iterator[tuple[int, str]]:
+    """Each (line, folder) that a module imports."""
+    for line, name in imported_names(path, package):
+        parts = name.split(".")
+        if parts[0] == package.name:
+            yield line, parts[1] if len(parts) > 1 and parts[1] in folders else "__init__"
 
 
 def violations(package: Path) -> list[str]:
@@ -81,6 +83,40 @@ def violations(package: Path) -> list[str]:
             if target != folder and LEVEL_OF.get(target, 99) <= LEVEL_OF.get(folder, -1):
                 found.append(f"{path.relative_to(package)}:{line}: {folder} may not import {target}")
     return found
+
+
+def modules_of(package: Path) -> dict[str, Path]:
+    """The modules of the package by dotted name; a folder's name is that of its `__init__`."""
+    modules = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return modules
+
+
+def imported_modules(path: Path, package: Path, modules: dict[str, Path]) -> set[str]:
+    """The other modules of the package that a module imports; `from folder import name` may import either."""
+    imported = set()
+    for _, name in imported_names(path, package):
+        module = name if name in modules else name.rpartition(".")[0]
+        if module in modules and modules[module] != path:
+            imported.add(module)
+    return imported
+
+
+def circle(package: Path) -> list[str]:
+    """The modules of a circle of imports, each of which the next one imports; empty where there is none."""
+    modules = modules_of(package)
+    sorter = TopologicalSorter({name: imported_modules(path, package, modules) for name, path in modules.items()})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle(repository: Path) -> None:
+    assert circle(repository / "src" / PACKAGE) == []
 
 
 def test_the_package_holds_the_order(repository: Path) -> None:
@@ -129,3 +165,47 @@ def test_downwards_and_inside_a_folder_is_fine(tmp_path: Path) -> None:
 def test_a_folder_without_a_place_is_named(tmp_path: Path) -> None:
     package = make_package(tmp_path, {"attic/box.py": ""})
     assert violations(package) == ["attic: give it a place in test_imports_one_way.py"]
+
+
+@pytest.mark.parametrize(
+    "import_line",
+    [
+        "import endtask.task.read",
+        "from endtask.task import read",
+        "from endtask.task.read import Rows",
+        "from . import read",
+        "from .read import Rows",
+        "def late():\n    from endtask.task.read import Rows",
+        "if TYPE_CHECKING:\n    from endtask.task.read import Rows",
+    ],
+)
+def test_a_circle_is_found_however_it_is_written(tmp_path: Path, import_line: str) -> None:
+    files = {
+        "task/__init__.py": "",
+        "task/read.py": "from endtask.task.split import carve",
+        "task/split.py": import_line,
+    }
+    package = make_package(tmp_path, files)
+    assert set(circle(package)) == {"endtask.task.read", "endtask.task.split"}
+
+
+def test_a_circle_of_three_modules_is_found(tmp_path: Path) -> None:
+    files = {"a.py": "from endtask.b import x", "b.py": "import endtask.folder.c", "folder/c.py": "from ..a import y"}
+    assert sorted(circle(make_package(tmp_path, files))[1:]) == ["endtask.a", "endtask.b", "endtask.folder.c"]
+
+
+def test_a_folder_that_exports_its_modules_is_no_circle(tmp_path: Path) -> None:
+    files = {
+        "task/__init__.py": "from endtask.task.read import Rows",
+        "task/read.py": "from endtask.task import split\nfrom endtask.task.split import carve",
+        "task/split.py": "import json",
+    }
+    assert circle(make_package(tmp_path, files)) == []
+
+
+def test_a_module_that_imports_from_the_folder_that_exports_it_is_a_circle(tmp_path: Path) -> None:
+    files = {
+        "task/__init__.py": "from endtask.task.read import Rows",
+        "task/read.py": "from endtask.task import Splits",
+    }
+    assert set(circle(make_package(tmp_path, files))) == {"endtask.task", "endtask.task.read"}

@@ -28,8 +28,8 @@ from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
 from endtask.training.pretrain import phase_of
 from endtask.weighting.equal import Equal
+from endtask.weighting.folds import FOLD_STEPS, Folds
 from endtask.weighting.meta import MetaConfig
-from endtask.weighting.meta.folds import FOLD_STEPS, Folds
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.head import Classes
 from endtask.weighting.meta.rule import Meta, TextHeldOut

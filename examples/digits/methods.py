@@ -19,8 +19,8 @@ from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
 from endtask.weighting.base import Rule
 from endtask.weighting.equal import Equal
+from endtask.weighting.folds import Folds
 from endtask.weighting.meta import MetaConfig
-from endtask.weighting.meta.folds import Folds
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.rule import Meta
 from examples.digits.images import Images, ImageTask

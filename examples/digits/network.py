@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from endtask.objectives.base import Loss
 from endtask.seeds import generator
+from endtask.weighting.folds import Folds
 from endtask.weighting.meta import MetaConfig
-from endtask.weighting.meta.folds import Folds
 from endtask.weighting.meta.head import Classes, HeadTask
 from examples.digits.images import Images
 

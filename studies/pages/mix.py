@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks.results_file import Results
 from endtask.reporting.format import metric_name
-from studies.judge import Compared
 from studies.pages.recipe import TASKS
+from studies.stored_results import Compared
 from studies.tables import cost_to_best, dagger, gpu_of, pairs_table, score_table, select
 
 Tree = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 from benchmarks.results_file import Results
 from endtask.reporting.format import metric_name
 from endtask.reporting.plots import DotRow, dot_chart, picture
-from studies.judge import Compared
 from studies.pages.recipe import TASKS as NAMES
+from studies.stored_results import Compared
 from studies.tables import cost_to_best, dagger, gpu_of, is_clear, lead, markdown, pairs_table, score_table, select
 
 Tree = dict[str, Any]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from endtask.experiments.record import read_record
-from endtask.experiments.search import SearchResult
+from endtask.experiments.search_result import SearchResult
 from tests.conftest import Answer
 from tests.experiments.search_stubs import Stubs
 from tests.toy_run import write_settings

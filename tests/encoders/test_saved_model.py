@@ -9,9 +9,8 @@ import torch
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 from endtask.config import ModelSettings
-from endtask.encoders.base import markers_of
 from endtask.encoders.checkpoint import load_network, open_checkpoint
-from endtask.encoders.heads import pool
+from endtask.encoders.heads import markers_of, pool
 from endtask.encoders.huggingface import save_classifier, to_classifier
 from endtask.encoders.network import Network, build_network
 from endtask.encoders.saved_model import ModernBertForMarkedClassification, classifier_class

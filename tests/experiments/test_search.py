@@ -11,7 +11,8 @@ import pytest
 from endtask.config import Settings, load_settings
 from endtask.errors import InputError, TrainingError
 from endtask.experiments.record import read_record
-from endtask.experiments.search import RECORD, SearchResult, search
+from endtask.experiments.search import RECORD, search
+from endtask.experiments.search_result import SearchResult
 from endtask.experiments.search_space import GridSearch, OptunaSearch, search_space
 from endtask.io.stage_folder import read_manifest
 from tests.experiments.search_stubs import Stubs, toy
@@ -212,7 +213,7 @@ def test_changed_data_is_refused(toy_files: Path, tmp_path: Path, stubs: Stubs) 
 def test_bad_places(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"holds other things \(thesis.txt\)"):
+    with pytest.raises(InputError, match=r"has other files \(thesis.txt\)"):
         search(toy(toy_files, tmp_path / "taken", budget="60steps"), GRID)
     with pytest.raises(InputError, match="absent"):
         search(toy(tmp_path / "absent", tmp_path / "new", budget="60steps"), GRID)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from endtask.experiments.search import SearchResult, SearchTrial
 from endtask.experiments.search_report import chart, print_search, verdict, write_search_page
+from endtask.experiments.search_result import SearchResult, SearchTrial
 from endtask.reporting.format import in_words
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from endtask.config import Budget
 from endtask.errors import InputError
-from endtask.experiments.search import SearchTrial
+from endtask.experiments.search_result import SearchTrial
 from endtask.experiments.search_space import Choice, GridSearch, OptunaSearch, Range, budget_per_trial
 
 SPACE = {

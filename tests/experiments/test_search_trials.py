@@ -9,7 +9,8 @@ import pytest
 
 from endtask.errors import InputError
 from endtask.experiments.record import Record, check_spec, read_record
-from endtask.experiments.search import RECORD, SearchResult, SearchTrial
+from endtask.experiments.search import RECORD
+from endtask.experiments.search_result import SearchResult, SearchTrial
 
 SPEC = {"strategy": "grid", "space": {"pretrain.weighting.rho1": [1, 19]}, "trial_count": 2, "settings": {"seed": 0}}
 

@@ -17,8 +17,8 @@ from endtask.errors import InputError
 from endtask.records import Document
 from endtask.task import docstrings_task as docstrings_task_module
 from endtask.task.docstrings_task import LIBRARIES, OPENING_CHARACTERS, SPLIT_SIZES, docstring_splits, opening
-from endtask.task.leaks import normalize
 from endtask.task.task import Task
+from endtask.task.text_keys import normalize
 
 PER_LIBRARY = sum(SPLIT_SIZES.values())
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from endtask.records import Example
 from endtask.task import normalize, remove_entity_markers
-from endtask.task.leaks import exact_key, normalized_key
+from endtask.task.text_keys import exact_key, normalized_key
 
 
 @pytest.mark.parametrize(

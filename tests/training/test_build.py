@@ -26,9 +26,9 @@ from endtask.training import optimizer as optimizer_module
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
 from endtask.training.pretrain import pretrain, pretrain_phase
+from endtask.weighting import folds as weighting_folds
+from endtask.weighting.folds import Folds, fold_steps
 from endtask.weighting.meta import MetaConfig
-from endtask.weighting.meta import folds as meta_folds
-from endtask.weighting.meta.folds import Folds, fold_steps
 from endtask.weighting.meta.gradient import HeldOutGradient, counted_weights
 from endtask.weighting.meta.head import Classes
 from endtask.weighting.meta.rule import Meta, TextHeldOut
@@ -47,7 +47,7 @@ PAPER = {"every": 1, "parameters": "all", "head": "adamw", "floor": 0.0}
 @pytest.fixture(autouse=True)
 def short_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of train is held out for three steps."""
-    monkeypatch.setattr(meta_folds, "FOLD_STEPS", 3)
+    monkeypatch.setattr(weighting_folds, "FOLD_STEPS", 3)
 
 
 def warning_of(task: Task, settings: Settings) -> str | None:
@@ -323,8 +323,9 @@ def test_every_part_has_its_turn_in_a_short_stage(
     task: Task, packed: Path, run_settings: Settings, make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = changed(meta_settings(run_settings), budget="12steps")
-    assert fold_steps(settings.pretrain.weighting.options, 12) == 2  # 3, which is no whole number of looks
-    assert fold_steps(settings.pretrain.weighting.options, 1000) == meta_folds.FOLD_STEPS
+    meta = settings.pretrain.weighting.options
+    assert fold_steps(meta.folds, meta.every, 12) == 2  # 3 is not a multiple of the steps between weight updates
+    assert fold_steps(meta.folds, meta.every, 1000) == weighting_folds.FOLD_STEPS
     asked: list[int] = []
     held_out = Folds.held_out
 

@@ -39,11 +39,11 @@ EXAMPLES = examples(
 
 BundleOption = Annotated[
     Path | None,
-    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if needed, and resume there."),
+    typer.Option("--bundle", metavar="FILE", help="Unpack a bundle to --output [runs/NAME], and resume there."),
 ]
 ResultsOption = Annotated[
     Path | None,
-    typer.Option("--results", metavar="FILE", help="Write scores, predictions and cost there, as one small JSON."),
+    typer.Option("--results", metavar="FILE", help="Write scores, predictions and cost to a small JSON file."),
 ]
 
 
@@ -59,13 +59,13 @@ def command(
     start: StartOption = None,
     bundle: BundleOption = None,
     results: ResultsOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what each stage would do; change nothing.")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Do the whole work: read, retrieve, select, pack, pretrain, finetune, evaluate, save, report.
+    """Run all stages: read, retrieve, select, pack, pretrain, finetune, evaluate and model; then write the report.
 
-    Finished stages are skipped and a stopped stage resumes, so the same command may be given again at any time.
+    Finished stages are skipped and a stopped stage resumes, so the same command may be repeated at any time.
     """
     from endtask.config.data_usage import chosen_by_dev, data_usage
     from endtask.pipeline.inputs import unread_corpus
@@ -108,28 +108,26 @@ def command(
         print(f"compare with a bag of words: endtask compare {shlex.quote(str(result.folder))} --baseline tfidf")
 
 
-def _check_bundle_flags(given: Mapping[str, object]) -> None:
-    """A bundle brings its own task, corpus and settings; --set and --budget may change what comes after."""
-    for name, value in given.items():
+def _check_bundle_flags(flags: Mapping[str, object]) -> None:
+    """Raise `InputError` for flags of data that the bundle has; --set and --budget may change later stages."""
+    for name, value in flags.items():
         if value:
             raise InputError(f"{name} does not go with --bundle, which brings its own", hint="--set changes a setting")
 
 
 def _unpacked(bundle: Path, output: Path | None, *, dry_run: bool) -> Path:
-    """The folder of the bundle's run, unpacked if it is not there yet."""
+    """Return the folder of the bundle's run; unpack the bundle if needed."""
     from endtask.bundle.unpack import bundle_header, default_folder, unbundle
     from endtask.experiments.record import record_file
 
     header = bundle_header(bundle)
     runs = header.runs
     if len(runs) > 1:
-        raise InputError(
-            f"holds {len(runs)} runs ({', '.join(runs[:3])}{', ...' if len(runs) > 3 else ''})",
-            path=bundle,
-            hint=f"endtask compare --bundle {bundle}"
-            if record_file("compare") in header.files
-            else f"endtask bundle {bundle} --unpack, and then one by one",
-        )
+        is_comparison = record_file("compare") in header.files
+        unpack = f"endtask bundle {bundle} --unpack, and then one by one"
+        names = f"{', '.join(runs[:3])}{', ...' if len(runs) > 3 else ''}"
+        hint = f"endtask compare --bundle {bundle}" if is_comparison else unpack
+        raise InputError(f"holds {len(runs)} runs ({names})", path=bundle, hint=hint)
     folder = output or default_folder(bundle)
     if dry_run and not folder.exists():
         raise InputError("--dry-run unpacks no bundle", path=bundle, hint=f"endtask bundle {bundle} --unpack")

@@ -11,7 +11,7 @@ from endtask.config.aligned import AlignedSettings
 from endtask.config.budget import Budget, SizeBudget
 from endtask.config.data import CorpusSettings, DomainSettings, RetrieveSettings, TaskSettings
 from endtask.config.model import ModelSettings, TokenizerSettings
-from endtask.config.objectives import Objectives, check_tasks, objectives_with_tasks
+from endtask.config.objectives import Objectives, check_tasks
 from endtask.config.section import PartSection, Positive, Section, non_defaults
 from endtask.config.training import FinetuneSettings, PretrainSettings
 from endtask.registry import Registry, metrics, selectors
@@ -129,7 +129,9 @@ class Settings(Section):
     @property
     def used_objectives(self) -> Objectives:
         """What pre-training learns, without objectives of weight 0; the default objectives include auxiliary tasks."""
-        return objectives_with_tasks(self)
+        if self.skip_pretraining:
+            return self.pretrain.used_objectives
+        return self.pretrain.objectives_with_tasks(self.tasks, has_selection=self.has_selection)
 
     @property
     def objectives_with_text(self) -> Objectives:
@@ -155,8 +157,41 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def auxiliary_tasks_fit(self) -> Settings:
-        check_tasks(self)
+        check_tasks(self.tasks, self.pretrain.objectives)
+        finetunes_tasks = self.finetune.tasks == "all"
+        if finetunes_tasks and not self.tasks:
+            raise ValueError("finetune.tasks: there are no auxiliary tasks; name them under `tasks`")
+        if finetunes_tasks and not self.skip_finetuning:
+            self._check_keep_better()
+        elif not self.skip_pretraining:
+            self._check_tasks_learned()
         return self
+
+    def _check_keep_better(self) -> None:
+        """Raise `ValueError` where `keep_better` could save the head of a task that pre-training does not learn."""
+        if not self.finetune.keep_better:
+            return
+        for name in self.tasks:
+            if name not in self.learned_tasks:
+                last = " last" if self.pretrain.weighting.part.sequential else ""
+                raise ValueError(
+                    f"finetune.keep_better: pre-training does not learn {name}{last}, whose head may be saved "
+                    "untrained; leave it off, or set finetune.tasks: main"
+                )
+
+    def _check_tasks_learned(self) -> None:
+        """Raise `ValueError` for a task that no objective names; an objective of weight 0 names it too."""
+        named = {**self.pretrain.objectives, **self.used_objectives}
+        learned = {objective.learned_task for objective in named.values()}
+        for name in self.tasks:
+            if name in learned:
+                continue
+            remedy = f"add pretrain.objectives.{name}: {{kind: task, task: {name}}}"
+            if self.pretrain.weighting.part.tlm_only:
+                remedy = "pretrain.weighting: interleave trains two objectives, use equal, alternate or meta"
+            missing = ["skip_finetuning: false"] if self.skip_finetuning else []
+            missing += ["finetune.tasks: all"] if self.finetune.tasks != "all" else []
+            raise ValueError(f"tasks.{name}: nothing learns it; {remedy}, or set {' and '.join(missing)}")
 
     @model_validator(mode="after")
     def lengths_fit(self) -> Settings:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from endtask.config.budget import BatchSize
-from endtask.config.objectives import Objectives, ObjectiveSettings, check_names, is_tlm, tlm_objectives, with_tlm_kinds
+from endtask.config.objectives import (
+    CORPUS_OBJECTIVE,
+    TASK_OBJECTIVE,
+    Objectives,
+    ObjectiveSettings,
+    check_names,
+    is_tlm,
+    tlm_objectives,
+    with_tlm_kinds,
+)
 from endtask.config.section import Fraction, PartSection, Positive, PositiveNumber, Section, Warmup
 from endtask.registry import Registry, objectives, weightings
 
@@ -158,6 +168,22 @@ class PretrainSettings(PhaseSettings):
         given = {name: item for name, item in self.objectives.items() if item.weight > 0}
         trained = self.weighting.part.trained(tuple(given))
         return {name: given[name] for name in trained}
+
+    def objectives_with_tasks(self, tasks: Collection[str], *, has_selection: bool) -> Objectives:
+        """Return the used objectives, and where they are TLM's two, an objective for each auxiliary task as well.
+
+        A weighting for TLM's two alone, such as `interleave`, leaves the tasks to fine-tuning.
+        """
+        used, weighting = self.used_objectives, self.weighting.part
+        if not tasks or not is_tlm(self.objectives) or weighting.tlm_only:
+            return used
+        if not has_selection:
+            used.pop(CORPUS_OBJECTIVE, None)
+        auxiliary = {name: ObjectiveSettings(kind="task", task=name) for name in tasks}
+        if weighting.sequential and TASK_OBJECTIVE in used:
+            # The end task comes last: its head has to fit the last weights.
+            auxiliary[TASK_OBJECTIVE] = used.pop(TASK_OBJECTIVE)
+        return {**used, **auxiliary}
 
     def _without_task(self, why: str) -> str:
         """Return the message where an objective must see the labels, and none does; one may have the weight 0."""

@@ -71,11 +71,10 @@ def local_copy(file: RemoteFile) -> Path:
     path = cache_folder() / file.key / PurePosixPath(file.label).name
     if path.is_file():
         return path
-    import fsspec.core
-
+    fsspec = import_extra("fsspec.core", "cloud", file.address, purpose="reading from the cloud")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        system, remote = fsspec.core.url_to_fs(file.address)
+        system, remote = fsspec.url_to_fs(file.address)
         with atomic_file(path) as aside, bar(f"download {file.address}", file.size, unit="B") as advance:
             with system.open(remote, "rb") as source, open(aside, "wb") as target:
                 while content := source.read(1 << 20):

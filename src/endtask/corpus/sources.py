@@ -1,4 +1,4 @@
-"""Resolve what the user wrote (file, folder, glob, address, `hf:NAME`, `docstrings`) to named sources and their files."""
+"""Resolve a path as the user wrote it (file, folder, glob, address, `hf:NAME`, `docstrings`) to sources with files."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from endtask.encoders.batch import TextBatch
 
 
-__all__ = ["Backend", "Encoder", "Pooling", "StockEncoder", "encoders", "markers_of"]
+__all__ = ["Backend", "Encoder", "Pooling", "StockEncoder", "encoders"]
 
 
 class Encoder:
@@ -219,11 +219,6 @@ class StockEncoder(Encoder):
         import transformers
 
         return getattr(transformers, self.stock + ending)
-
-
-def markers_of(config: Any) -> tuple[int, ...]:
-    """Return the ids of the entity markers that the task head reads; empty where it reads other tokens."""
-    return tuple(getattr(config, "marker_token_ids", None) or ())
 
 
 @dataclass(frozen=True)

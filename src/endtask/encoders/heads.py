@@ -149,6 +149,11 @@ class TransformHead(nn.Module):
         return logits
 
 
+def markers_of(config: Any) -> tuple[int, ...]:
+    """Return the ids of the entity markers that the task head reads; empty where it reads other tokens."""
+    return tuple(getattr(config, "marker_token_ids", None) or ())
+
+
 def pool(hidden: Tensor, batch: TextBatch, pooling: str, markers: tuple[int, ...] = ()) -> Tensor:
     """Return one vector per text: (N, hidden) -> (S, hidden).
 

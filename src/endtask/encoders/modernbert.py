@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from endtask.encoders.base import Backend, Pooling, StockEncoder, encoders, markers_of
+from endtask.encoders.base import Backend, Pooling, StockEncoder, encoders
 
 if TYPE_CHECKING:
     import torch
@@ -76,6 +76,8 @@ class ModernBert(StockEncoder):
         config.classifier_pooling = _stock(pooling)
 
     def pooling(self, config: Any) -> Pooling:
+        from endtask.encoders.heads import markers_of
+
         stock: Pooling = config.classifier_pooling
         return "entity_markers" if markers_of(config) else stock
 
@@ -103,6 +105,7 @@ class ModernBert(StockEncoder):
         return ModernTaskHead(config, self.masked_lm_transform(config))
 
     def classifier(self, config: Any) -> Any:
+        from endtask.encoders.heads import markers_of
         from endtask.encoders.saved_model import ModernBertForMarkedClassification
 
         return ModernBertForMarkedClassification(config) if markers_of(config) else super().classifier(config)

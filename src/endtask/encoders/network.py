@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from endtask.config import ModelSettings
 from endtask.encoders.attention import choose_backend
-from endtask.encoders.base import Backend, Encoder, Pooling, markers_of, shape_of
+from endtask.encoders.base import Backend, Encoder, Pooling, shape_of
 from endtask.encoders.batch import Layout, TextBatch
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.flops import ModelCost
-from endtask.encoders.heads import MaskedLMHead, TlmTaskHead, pool
+from endtask.encoders.heads import MaskedLMHead, TlmTaskHead, markers_of, pool
 from endtask.encoders.weights import fill, load_tensors
 from endtask.errors import InputError
 from endtask.registry import task_types

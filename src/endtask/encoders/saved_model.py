@@ -25,9 +25,9 @@ from transformers import (
 from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput, TokenClassifierOutput
 from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
 
-from endtask.encoders.base import Encoder, encoders, markers_of
 from endtask.encoders.batch import Layout, TextBatch, lay_out_tokens
-from endtask.encoders.heads import MaskedLMHead, pool
+from endtask.encoders.heads import MaskedLMHead, markers_of, pool
+from endtask.registry import encoders
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +71,7 @@ class _SavedModel(PreTrainedModel):  # type: ignore[misc]
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         part = encoders.get(config.endtask_encoder)
-        self.part: Encoder = part(part.Config(**config.encoder_options))
+        self.part = part(part.Config(**config.encoder_options))
         self.encoder = self.part.encoder(config)
 
     def _init_weights(self, module: nn.Module) -> None:

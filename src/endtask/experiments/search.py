@@ -6,16 +6,16 @@ Trials are ordinary runs that stop before test; stages that they have in common 
 from __future__ import annotations
 
 import json
-import statistics
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from endtask.config import Settings
 from endtask.config.overrides import with_values
 from endtask.errors import InputError, TrainingError
 from endtask.evaluation.task_metrics import measure_of
 from endtask.experiments.record import Record, check_spec, read_record, record_file
+from endtask.experiments.search_report import write_search_page
+from endtask.experiments.search_result import SearchResult, SearchTrial, Tree
 from endtask.experiments.search_space import Strategy, budget_per_trial
 from endtask.experiments.stage_reuse import check_unchanged, is_reused, reuse_data, reuse_stages
 from endtask.io.processes import make_own_folder, run_lock
@@ -27,100 +27,9 @@ from endtask.reporting.run_folder import RunFolder
 from endtask.reporting.scores import seed_rows
 
 RECORD = record_file("search")
-TRIALS = "trials"
 LAST_STAGE = "finetune"
 """Where trials stop: dev is scored by then, test is not."""
 _NOT_IN_SPEC = ("output_dir", "budget")
-
-Tree = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class SearchTrial:
-    """Values of the searched keys, the best dev score of each fine-tuning seed, and what the trial itself cost.
-
-    Stages that it reuses from other trials cost nothing here.
-
-    >>> trial = SearchTrial(7, {"pretrain.weighting.rho1": 19}, dev=(0.5, 0.75))
-    >>> trial.folder, trial.mean, trial.is_finished
-    ('trials/007', 0.625, True)
-    """
-
-    number: int
-    values: Tree
-    dev: tuple[float, ...] = ()
-    failure: str | None = None
-    seconds: float = 0.0
-    tokens: int = 0
-    flops: float = 0.0
-
-    @property
-    def key(self) -> str:
-        """The trial's name in the record and of its folder."""
-        return f"{self.number:03}"
-
-    @property
-    def folder(self) -> str:
-        """The folder of the trial's run, relative to the search's folder."""
-        return f"{TRIALS}/{self.key}"
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the trial has a score or failed."""
-        return bool(self.dev) or self.failure is not None
-
-    @property
-    def mean(self) -> float:
-        """The score that trials are compared by; 0 for a failed trial."""
-        return statistics.fmean(self.dev) if self.dev else 0.0
-
-    @property
-    def std(self) -> float:
-        """Standard deviation over the seeds; 0 for a single one."""
-        return statistics.stdev(self.dev) if len(self.dev) > 1 else 0.0
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """A search so far: its spec, its trials in order, and the winner's test score at the end."""
-
-    folder: Path
-    spec: Tree
-    trials: tuple[SearchTrial, ...] = ()
-    winner: Tree | None = None
-    keys: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "keys", tuple(self.spec["space"]))
-
-    @classmethod
-    def from_record(cls, record: Record) -> SearchResult:
-        """Return the search that a record stores."""
-        try:
-            trees = [record.trials[key] for key in sorted(record.trials)]
-            trials = tuple(SearchTrial(**{**tree, "dev": tuple(tree["dev"])}) for tree in trees)
-            return cls(record.folder, record.spec, trials, record.outcome)
-        except (KeyError, TypeError, AttributeError):
-            hint = "was the file edited by hand?"
-            raise InputError("not the record of a search", path=record.folder, hint=hint) from None
-
-    @property
-    def finished(self) -> tuple[SearchTrial, ...]:
-        """The trials with a result, in order."""
-        return tuple(trial for trial in self.trials if trial.is_finished)
-
-    @property
-    def best(self) -> SearchTrial | None:
-        """The trial with the highest mean on dev; of equal ones the first."""
-        scored = [trial for trial in self.finished if trial.dev]
-        return max(scored, key=lambda trial: trial.mean) if scored else None
-
-    def to_dict(self) -> Tree:
-        """Return plain values for JSON."""
-        trials = [
-            {**asdict(trial), "folder": trial.folder, "mean": trial.mean, "std": trial.std} for trial in self.trials
-        ]
-        return {**self.spec, "trials": trials, "winner": self.winner}
 
 
 def search(settings: Settings, strategy: Strategy) -> SearchResult:
@@ -174,8 +83,6 @@ def _run_of(folder: Path, trial: SearchTrial, settings: Settings, source: Run) -
 
 
 def _do_trial(record: Record, strategy: Strategy, number: int, settings: Settings, source: Run) -> Record:
-    from endtask.experiments.search_report import write_search_page
-
     result = SearchResult.from_record(record)
     if number == len(result.trials):
         # Stored before the work, so that a resumed trial continues with the same values.
@@ -188,7 +95,7 @@ def _do_trial(record: Record, strategy: Strategy, number: int, settings: Setting
     try:
         # Two equal trials train once.
         reuse_stages(run, [record.folder / other.folder for other in result.finished])
-        run.go(until=LAST_STAGE)
+        run.execute(until=LAST_STAGE)
     except TrainingError as error:  # such as a learning rate too high: a result for these values, not the end
         trial = replace(trial, failure=str(error))
     trial = with_result(trial, run.folder)
@@ -213,15 +120,13 @@ def with_result(trial: SearchTrial, folder: Path) -> SearchTrial:
 
 
 def _finish(record: Record, settings: Settings, source: Run) -> SearchResult:
-    from endtask.experiments.search_report import write_search_page
-
     result = SearchResult.from_record(record)
     best = result.best
     if best is None:
         raise InputError(f"no trial trained to its end; the first: {result.trials[0].failure}", path=record.folder)
     if record.outcome is None:
         say(f"trial {best.number + 1} is the best on dev; running it to its end in {best.folder}")
-        ended = _run_of(record.folder, best, settings, source).go()
+        ended = _run_of(record.folder, best, settings, source).execute()
         winner = {"number": best.number, "folder": best.folder, **ended.stages["evaluate"]}
         result = SearchResult.from_record(record.with_outcome(winner))
     write_search_page(result)

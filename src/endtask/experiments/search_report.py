@@ -7,7 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from endtask.experiments.page import Page, Section, Table, link, print_tables, write_page
-from endtask.experiments.search import SearchResult, SearchTrial
+from endtask.experiments.search_result import SearchResult, SearchTrial
 from endtask.reporting import format as shown
 from endtask.reporting.plots import STYLES, BarGroup, Series, bar_chart, line_chart
 

@@ -14,14 +14,13 @@ from endtask.config import Budget, Settings
 from endtask.config.overrides import Values, read_list, split_entry, with_values
 from endtask.errors import InputError, did_you_mean
 from endtask.experiments.flags import read_grid
+from endtask.experiments.search_result import SearchTrial
 from endtask.experiments.variants import checked_values
 from endtask.seeds import derive
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
-
-    from endtask.experiments.search import SearchTrial
 
 VALUES, SPACE = "--values", "--space"
 _SPACE_EXAMPLE = "pretrain.learning_rate=log:1e-4:3e-3 or pretrain.weighting.rho1=choice:1,19,99"

@@ -180,19 +180,19 @@ class TrialRuns:
         last = min(until, LAST_PREPARED, key=STAGES.index)
         for trial in self.trials:
             if trial.folder.exists():
-                self._run(trial).follow_settings(start="finetune" if self._has_other_finetune_seeds(trial) else None)
+                self._run(trial).adopt_settings(start="finetune" if self._has_other_finetune_seeds(trial) else None)
             if trial.variant.tokenizer_from is not None and last != LAST_PREPARED:
                 continue  # the fingerprints of its stages depend on a tokenizer that is not there yet
             self.reuse(trial)
             if not self.is_finished(trial, last):
                 say(f"variant {trial.variant.name}: preparing up to {last}")
-                self._run(trial).go(until=last)
+                self._run(trial).execute(until=last)
 
     def train(self, trial: Trial, until: str) -> None:
         """Do what is left of a trial in this process."""
         self.reuse(trial)
         if not self.is_finished(trial, until):
-            self._run(trial).go(until=until)
+            self._run(trial).execute(until=until)
 
     def reuse(self, trial: Trial) -> None:
         """Give a trial every stage that another run did with the same settings and data."""

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from endtask.errors import InputError
 from endtask.io.atomic import atomic_file
@@ -74,13 +74,17 @@ def without_compression(name: str) -> str:
     return name.removesuffix(suffix) if suffix.lower() in COMPRESSIONS else name
 
 
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
 class Bzip2Stream:
     """The decompressed bytes of a bzip2 file of any number of streams.
 
     `bz2.BZ2File` takes a damaged stream after the first for the end of the file.
     """
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: _Readable) -> None:
         self._file = file
         self._decompressor = bz2.BZ2Decompressor()
         self._is_between_streams = False

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 from endtask.errors import InputError
 
@@ -25,7 +25,7 @@ class ArchiveMember:
     archive: Path
     inner: str
     size: int
-    opener: Callable[[], IO[bytes]] = field(compare=False)
+    opener: Callable[[], Any] = field(compare=False)
 
     @property
     def name(self) -> str:
@@ -68,9 +68,9 @@ class ReadOptions:
 def import_extra(module: str, extra: str, file: object, *, purpose: str) -> Any:
     """Import a module of an optional library; raises `Unskippable` with the line that installs it.
 
-    >>> import_extra("no_such_library", "excel", "a.xlsx", purpose="reading Excel files")
+    >>> import_extra("no_such", "pdf", "a.pdf", purpose="reading PDF")
     Traceback (most recent call last):
-    endtask.io.input_files.Unskippable: a.xlsx: reading Excel files needs the package no_such_library (pip install 'endtask[excel]')
+    endtask.io.input_files.Unskippable: a.pdf: reading PDF needs the package no_such (pip install 'endtask[pdf]')
     """
     try:
         return importlib.import_module(module)

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import MASKED_LM, TASK, Network
-from endtask.objectives.base import Loss
+from endtask.objectives.built import Loss
 from endtask.objectives.stream import TextStream
 from endtask.task import Task
 from endtask.tokenization.packed_texts import WordStarts

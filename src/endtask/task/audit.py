@@ -12,8 +12,8 @@ from typing import Any, Literal
 from endtask.errors import a_few
 from endtask.records import Example, Label
 from endtask.registry import task_types
-from endtask.task.leaks import exact_key, normalized_key
 from endtask.task.task import Task
+from endtask.task.text_keys import exact_key, normalized_key
 
 _SHOWN_IDS = 5
 

@@ -19,7 +19,7 @@ ClassFolders = dict[str, dict[str, list[Path]]]
 
 
 def find_class_folders(folder: Path) -> ClassFolders:
-    """Return the text files by split and class; a folder without folders of splits is train. Empty if there are none."""
+    """Return the text files by split and class, empty without any; a folder without folders of splits is train."""
     splits = {split: entry for entry in _folders(folder) if (split := split_of(entry.name)) is not None}
     found = {split: _classes(splits[split]) for split in sorted(splits, key=split_order)} or {"train": _classes(folder)}
     found = {split: classes for split, classes in found.items() if classes}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from endtask.corpus.docstrings import docstring_documents
 from endtask.errors import InputError
 from endtask.records import Document, Example
-from endtask.task.leaks import normalize
+from endtask.task.text_keys import normalize
 
 NAME = "docstrings"
 # Hard dependencies of endtask or of its hard dependencies, so every install has all eight.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.records import Example
-from endtask.task.leaks import normalized_key
+from endtask.task.text_keys import normalized_key
 
 _SCORE_BINS = 5
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from endtask.encoders.device_context import DeviceContext
     from endtask.encoders.network import Network
     from endtask.task import Task
-    from endtask.weighting.meta.folds import Folds
+    from endtask.weighting.folds import Folds
 
 __all__ = [
     "ExtraCost",

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from endtask.errors import InputError
 from endtask.records import Example
+from endtask.selectors.influence.config import RECIPES, InfluenceConfig
 from endtask.selectors.influence.scoring_model import draw_targets, folds_of
-from endtask.selectors.influence.selector import RECIPES, InfluenceConfig
 from endtask.task import Task
 from endtask.task.split import group_key
 from endtask.tokenization.packed_texts import PackedTexts

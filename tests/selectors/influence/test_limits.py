@@ -12,10 +12,10 @@ from endtask.config import ModelSettings, resolve
 from endtask.errors import InputError
 from endtask.io.machine import available_memory
 from endtask.selectors.influence import runner as work_module
+from endtask.selectors.influence.config import InfluenceConfig
 from endtask.selectors.influence.limits import Allowance, _Amounts, _columns, allowance, target_memory
 from endtask.selectors.influence.scorer import Scorer
 from endtask.selectors.influence.scoring_model import scoring_settings, size_for
-from endtask.selectors.influence.selector import InfluenceConfig
 from tests.selectors.influence.small import make_runner, small_settings
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import IO, ClassVar
 
 from endtask.corpus.files import documents_of, is_readable, version_of
 from endtask.corpus.formats.base import DocumentFormat, DocumentOptions, FileDocument, document_formats
@@ -75,11 +75,11 @@ def _is_hidden(info: zipfile.ZipInfo) -> bool:
     return info.is_dir() or parts[0] == "__MACOSX" or any(part.startswith(".") for part in parts)
 
 
-def _open(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> zipfile.ZipExtFile:
+def _open(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
     """Open a member; raises an error of `READ_FAILURES` where this is not possible."""
     if info.flag_bits & _ENCRYPTED:
         raise zipfile.BadZipFile("it needs a password")
     try:
-        return archive.open(info)  # type: ignore[return-value]
+        return archive.open(info)
     except NotImplementedError as error:
         raise zipfile.BadZipFile(str(error)) from None

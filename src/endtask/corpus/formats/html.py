@@ -56,7 +56,8 @@ def main_text(content: bytes, encoding: str | None = None) -> tuple[str, str | N
     from resiliparse.parse.encoding import bytes_to_str, detect_encoding
     from resiliparse.parse.html import HTMLTree
 
-    decoded = bytes_to_str(content, encoding or detect_encoding(content, from_html_meta=True))
+    detected = encoding or detect_encoding(content, from_html_meta=True) or "utf-8"
+    decoded = bytes_to_str(content, detected)
     tree = HTMLTree.parse(decoded)
     text: str = extract_plain_text(tree, main_content=True, alt_texts=False)
     text = text or extract_plain_text(tree, alt_texts=False)

@@ -35,7 +35,7 @@ class Conll(RowFormat):
 
 
 def is_conll(path: InputFile) -> bool:
-    """Return whether every line of a file's start is blank, a comment, or a word with a tag such as `B-place` or `O`."""
+    """Return whether all lines of a file's start are blank, comments, or words with a tag such as `B-place` or `O`."""
     try:
         with open_bytes(path) as file:
             *lines, _ = file.read(_SAMPLED_BYTES).decode("utf-8-sig", errors="replace").split("\n")

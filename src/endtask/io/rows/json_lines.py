@@ -69,7 +69,7 @@ class JsonList(RowFormat):
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
 
     def recognizes(self, path: InputFile) -> bool:
-        """Return whether the file starts with a list of objects; other JSON in a folder, such as settings, is no table."""
+        """Return whether the file starts with a list of objects; other JSON of a folder may be settings."""
         try:
             with open_bytes(path) as file:
                 start = file.read(1 << 12).decode("utf-8-sig", errors="replace")

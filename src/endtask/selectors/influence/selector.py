@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
 
 from endtask.config import Settings
 from endtask.config.data_usage import DataUse, selection_use
-from endtask.config.section import PartConfig, Positive, PositiveNumber
 from endtask.io.run_layout import HELPFUL
 from endtask.io.selection_table import SelectionStatistics
 from endtask.selectors.base import (
@@ -23,11 +20,11 @@ from endtask.selectors.base import (
     RunContext,
     SelectionCost,
     Selector,
-    by_bm25_rank,
     by_score,
     ranks_of,
     selectors,
 )
+from endtask.selectors.influence.config import InfluenceConfig
 from endtask.task import Task
 
 if TYPE_CHECKING:
@@ -50,98 +47,6 @@ _READ_BY_LIMIT = ("budget", "pretrain.batch_size", "pretrain.gradient_accumulati
 """The settings that a limit on the cost of scoring depends on."""
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """Values in which the ISS authors' code differs from ours, and that no table of the paper varies."""
-
-    batch_size: int  # texts, where the scoring model is fitted
-    mask_probability: float  # where the scoring model is fitted, and where texts are scored under a single mask
-    masks_targets: bool
-    most_targets: int | None  # of more target rows so many are drawn
-
-
-RECIPES = {
-    "default": Recipe(batch_size=32, mask_probability=0.15, masks_targets=False, most_targets=4096),
-    "paper": Recipe(batch_size=16, mask_probability=0.1, masks_targets=True, most_targets=None),
-}
-
-
-class InfluenceConfig(PartConfig):
-    """Options of `influence`: which small model scores, against which targets, and what is selected."""
-
-    size: Literal["auto", "tiny", "mini", "compact", "small", "medium", "base", "large"] = Field(
-        "auto",
-        description="of the scoring model, which has model.architecture; auto: the largest with at most a tenth of the "
-        "weights of the model to be trained; a given model.path is itself the scoring model",
-    )
-    epochs: Positive = Field(10, description="of fitting it on the train rows, with masked LM and the task together")
-    learning_rate: PositiveNumber | Literal["auto"] = Field(
-        "auto", description="of fitting; auto: 1e-3 from random weights, 5e-5 from a model.path"
-    )
-    recipe: Literal["default", "paper"] = Field(
-        "default",
-        description="default: fitting in batches of 32 with 15% masked, at most 4,096 targets; paper: batches of 16 "
-        "with 10% masked, all targets, masked too, as in the ISS authors' code",
-    )
-    targets: Literal["folds", "dev"] = Field(
-        "folds",
-        description="the rows whose loss should fall; folds: each half of train under the model that was fitted on the "
-        "other half; dev: dev under a model that was fitted on train",
-    )
-    layers: tuple[str, ...] = Field(
-        ("last",),
-        min_length=1,
-        description="weights whose gradients are compared: last, three_quarters, half, quarter, embedding, "
-        "or paths of Linear modules, `*` standing for anything",
-    )
-    measure: Literal["dot", "cosine"] = Field("cosine", description="of two gradients; the paper takes the dot product")
-    candidate_batch: Positive = Field(1, description="neighboring candidates scored by their mean gradient (B_p)")
-    target_batch: Positive = Field(1, description="targets compared by their mean gradient (B_t)")
-    masks: Positive = Field(
-        2,
-        description="masks over which a candidate's gradient is averaged: n masks hide 1/n of its tokens each, so that "
-        "all are predicted; 1: a single mask with the share of fitting (paper)",
-    )
-    choice: Literal["budget", "top_k"] = Field(
-        "budget",
-        description="budget: the highest mean of the ten best scores; top_k: the union of the best k of each target, "
-        "with the k that fills select.budget (paper)",
-    )
-    share_of_budget: float | None = Field(
-        0.1,
-        gt=0,
-        description="the limit of fitting and scoring, as a share of the training budget: beyond it only the "
-        "best-ranked candidates are scored; null: no limit",
-    )
-
-    @property
-    def recipe_values(self) -> Recipe:
-        """The values that `recipe` stands for."""
-        return RECIPES[self.recipe]
-
-    @property
-    def score_mask_probability(self) -> float:
-        """The share of a candidate's tokens that each of its masks hides.
-
-        >>> InfluenceConfig().score_mask_probability, InfluenceConfig(masks=1).score_mask_probability
-        (0.5, 0.15)
-        """
-        return self.recipe_values.mask_probability if self.masks == 1 else 1 / self.masks
-
-    @field_validator("layers", mode="before")
-    @classmethod
-    def layers_are_a_list(cls, layers: object) -> object:
-        if isinstance(layers, str):
-            raise ValueError(f"give a list of layers, such as [{layers}]")
-        return layers
-
-
-def influence_config(settings: Settings) -> InfluenceConfig:
-    """Return the options of `influence` in a run, where it may be a member of `fusion`; else the defaults."""
-    parts = settings.select.part.parts()
-    return next((part.config for part in parts if isinstance(part.config, InfluenceConfig)), InfluenceConfig())
-
-
 @selectors.register("influence")
 class Influence(Selector):
     """gradients that agree with the task's (ISS)"""
@@ -155,20 +60,20 @@ class Influence(Selector):
     config: InfluenceConfig
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return what fits the scoring model, and what its cost is limited by."""
+        """Return the settings that the scoring model and the limit on its cost depend on."""
         return (*_READ, *(_READ_BY_LIMIT if self.config.share_of_budget is not None else ()))
 
     def inputs_read(self) -> tuple[str, ...]:
-        """Return the tokenizer and checkpoint that the scoring model starts from."""
+        """Return the inputs of the scoring model."""
         return ("tokenizer", "checkpoint")
 
     def data_usage(self) -> DataUse:
-        """Return the labels that decide what helps."""
+        """Return the labels that decide which texts help."""
         folds = "train, each half validated by a model of the other"
         return selection_use("which texts help", folds if self.config.targets == "folds" else "train, validated by dev")
 
     def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
-        """Raise `InputError` for train rows that cannot be halved, and for layers that the scoring model lacks."""
+        """Raise `InputError` for train rows that cannot be split, and for layers that the scoring model lacks."""
         super().preflight(task, settings, has_corpus=has_corpus)
         if task is not None:
             from endtask.selectors.influence.scoring_model import check_influence
@@ -184,7 +89,7 @@ class Influence(Selector):
         return influence_cost(task, sample, settings, folder, candidates=candidates, bytes_each=bytes_each)
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
-        """Rank by how much a step down each candidate's masked-LM loss lowers the task's loss, to first order."""
+        """Rank by how much a gradient step on a candidate's masked-LM loss lowers the task's loss, to first order."""
         from endtask.selectors.influence.runner import InfluenceRunner
 
         if not len(candidates.rank):
@@ -197,39 +102,34 @@ class Influence(Selector):
         rank = ranks_of(order)
         names = [column.name for column in scored.columns]
 
-        def reason(index: int) -> str:
-            if not table.is_scored[index]:
-                return "influence: not scored, beyond select.share_of_budget"
-            return f"influence: rank {rank[index]}, most helpful for {names[table.column[index]]}"
-
         def reasons(indices: Order) -> list[str]:
-            return [reason(index) for index in indices.tolist()]
+            return [
+                f"influence: rank {rank[index]}, most helpful for {names[table.column[index]]}"
+                if table.is_scored[index]
+                else "influence: not scored, beyond select.share_of_budget"
+                for index in indices.tolist()
+            ]
 
         score = np.where(table.is_scored, table.score, np.nanmin(table.score))
         return Ranking(order, score, reasons, {"influence": scored.counts})
 
 
 class _Table:
-    """Scores of units, spread over their candidates."""
+    """The scores of candidates: each has the score of its unit."""
 
     def __init__(self, scored: Scored, statistics: SelectionStatistics) -> None:
-        self.shards, self.columns, self.labels, self.statistics = (
-            scored.shards,
-            scored.columns,
-            scored.labels,
-            statistics,
-        )
-        self.units = scored.shards.units
+        self.shards, self.columns, self.labels = scored.shards, scored.columns, scored.labels
+        self.statistics, self.units = statistics, scored.shards.units
         self.is_scored = np.zeros(len(statistics.rank), dtype=bool)
         self.is_scored[self.units.order] = True
         self.score = self.spread(self.shards.gathered("score").astype(np.float64), np.nan)
         self.column = self.spread(self.shards.gathered("column"), 0)
 
-    def spread(self, values: NDArray[Any], otherwise: float) -> NDArray[Any]:
-        """Return the value of its unit for each candidate; `otherwise` for candidates that were not scored."""
-        found = np.full((len(self.statistics.rank), *values.shape[1:]), otherwise, dtype=values.dtype)
-        found[self.units.order] = values[self.units.of_each]
-        return found
+    def spread(self, values: NDArray[Any], missing: float) -> NDArray[Any]:
+        """Return for each candidate the value of its unit, `missing` if it was not scored."""
+        spread = np.full((len(self.statistics.rank), *values.shape[1:]), missing, dtype=values.dtype)
+        spread[self.units.order] = values[self.units.of_each]
+        return spread
 
     def members(self, unit: int) -> list[int]:
         """Return the indices of a unit's candidates."""
@@ -262,27 +162,25 @@ def _write_helpful(table: _Table, runner: InfluenceRunner) -> None:
 
 
 def by_best_scores(score: Scores, statistics: SelectionStatistics) -> Order:
-    """Return the highest score first; candidates without a score (NaN) come last, by BM25 rank."""
-    scored = np.flatnonzero(~np.isnan(score))
-    order = by_score(score[scored], _some(statistics, scored))
-    return _with_rest(scored[order], statistics)
+    """Sort by falling score; candidates without a score (NaN) come last, by BM25 rank."""
+    return by_score(np.where(np.isnan(score), -np.inf, score), statistics)
 
 
 def by_best_rank(ranks: NDArray[np.int64], score: Scores, statistics: SelectionStatistics) -> Order:
-    """Order by the best rank that any target gives: the first k ranks of all targets together are ISS's union.
+    """Sort by the best rank that any target gives: ISS's union is the first k ranks of all targets together.
 
-    The budget decides how far down the ranks go. `ranks` are 0 for candidates that were not scored.
+    The budget decides how large k becomes. Candidates that were not scored (rank 0) come last, by BM25 rank.
     """
-    scored = np.flatnonzero(ranks)
-    few = _some(statistics, scored)
-    order = scored[np.lexsort((np.arange(len(scored)), -few.score, few.rank, -score[scored], ranks[scored]))]
-    return _with_rest(order, statistics)
+    is_scored = ranks > 0
+    best = np.where(is_scored, ranks, np.iinfo(ranks.dtype).max)
+    tie_breaks = (np.arange(len(ranks)), -statistics.score, statistics.rank, np.where(is_scored, -score, 0.0))
+    return np.lexsort((*tie_breaks, best))
 
 
 def best_ranks(scores: Iterable[NDArray[np.float32]], columns: int, units: int) -> NDArray[np.int64]:
     """Return the best rank, from 1, that any column gives each unit; of equal scores the earlier unit ranks first.
 
-    `scores` are parts of rows (units, columns), read once.
+    `scores` yields consecutive rows of the table (units, columns).
     """
     table = np.empty((units, columns), dtype=np.float32)
     filled = 0
@@ -296,15 +194,3 @@ def best_ranks(scores: Iterable[NDArray[np.float32]], columns: int, units: int) 
         np.put_along_axis(ranks, order, np.arange(1, units + 1)[:, None], axis=0)
         np.minimum(best, ranks.min(axis=1), out=best)
     return best
-
-
-def _some(statistics: SelectionStatistics, indices: Order) -> SelectionStatistics:
-    return SelectionStatistics(statistics.rank[indices], statistics.score[indices], statistics.bytes[indices])
-
-
-def _with_rest(order: Order, statistics: SelectionStatistics) -> Order:
-    """Return the order, followed by all other candidates by BM25 rank."""
-    others = np.ones(len(statistics.rank), dtype=bool)
-    others[order] = False
-    everything = by_bm25_rank(statistics)
-    return np.concatenate([order, everything[others[everything]]])

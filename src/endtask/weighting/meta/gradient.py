@@ -15,8 +15,8 @@ from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Batch
 from endtask.seeds import derive
 from endtask.weighting.gradients import FlatGradient
+from endtask.weighting.meta.config import MetaConfig
 from endtask.weighting.meta.head import HeadTask, fit_head
-from endtask.weighting.meta.part import MetaConfig
 
 _Batches = tuple[Batch | None, Batch]
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from endtask.weighting.meta.part import MetaConfig
+from endtask.weighting.meta.config import MetaConfig
 
 Head = Callable[[Tensor], Tensor]
 """Features (n, H) to outputs (n, C)."""

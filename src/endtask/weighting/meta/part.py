@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from pydantic import Field
-
-from endtask.config.section import Fraction, PartConfig, Positive, PositiveNumber
 from endtask.errors import InputError
 from endtask.seeds import derive
 from endtask.weighting.base import ExtraCost, Rule, Weighting, WeightingContext, weightings
+from endtask.weighting.folds import SPLIT_KEY, Folds, check_several_groups, folds_of, groups_in, smallest_part
+from endtask.weighting.meta.config import LEARNED_WEIGHTS, MetaConfig
 
 if TYPE_CHECKING:
     from endtask.config import Settings
@@ -18,51 +17,9 @@ if TYPE_CHECKING:
     from endtask.config.objectives import Objectives
     from endtask.config.training import WeightingSettings
     from endtask.task import Task
-    from endtask.weighting.meta.folds import Folds
 
-LEARNED_WEIGHTS = "learned weights"
-SPLIT_KEY = "pretrain.weighting.split"
 _LEAST_REACH = 1.0
 """How far a logit should get if all cosines were 1; they are about a tenth of that, a weight of .52 instead of .5."""
-
-
-class MetaConfig(PartConfig):
-    """Weights that follow the gradient of held-out task loss (TARTAN, Algorithm 1)."""
-
-    learning_rate: PositiveNumber = Field(
-        # Paper: 1e-1, 5e-2, 3e-2 or 1e-2; the authors' scripts have 1e-2 for text and 5e-2 for images.
-        0.05,
-        description="eta: how far a cosine of 1 moves an objective's logit per step, whatever `every` is",
-    )
-    every: Positive = Field(
-        # Paper: 1.
-        4,
-        description="steps from one weight update to the next; in between the weights stay",
-    )
-    floor: Fraction = Field(
-        # Paper: 0.
-        0.1,
-        description="smallest weight of an objective, as a share of its initial weight",
-    )
-    parameters: Literal["layers", "all"] = Field(
-        # Paper: all; gradients of word embeddings are large in them and say little about the task.
-        "layers",
-        description="whose gradients are compared: the encoder's without its embeddings, or all of the encoder's",
-    )
-    split: Literal["folds", "dev"] = Field(
-        # Paper: dev.
-        "folds",
-        description="held-out task data: a part of train that no objective reads meanwhile, or dev",
-    )
-    folds: int = Field(10, ge=2, description="parts of train that are held out in turn, each with all of its groups")
-    fit_batch: Positive = Field(32, description="examples that the separate head is fitted to (paper: 16 or 32)")
-    gradient_batch: Positive = Field(32, description="held-out examples that give the gradient")
-    head: Literal["closed_form", "adamw", "task"] = Field(
-        # Paper: adamw.
-        "closed_form",
-        description="the head of the held-out loss: fitted to the encoder's features by one regularised Newton step; "
-        "by a few steps from random weights, as in the paper; or the task's own, which drives the task's weight to 1",
-    )
 
 
 @weightings.register("meta")
@@ -91,8 +48,6 @@ class MetaWeighting(Weighting):
     def preflight(self, task: Task) -> None:
         """Raise `InputError` for a train split that cannot be cut into folds."""
         if self.config.split == "folds":
-            from endtask.weighting.meta.folds import check_several_groups, groups_in
-
             check_several_groups(groups_in(task.train), SPLIT_KEY)
 
     @property
@@ -104,14 +59,11 @@ class MetaWeighting(Weighting):
         """Return the parts of train that are held out in turn; None with `split: dev`."""
         if self.config.split != "folds":
             return None
-        from endtask.weighting.meta.folds import folds_of
-
-        return folds_of(task.train, self.config, derive(seed, "folds"), steps)
+        return folds_of(task.train, self.config.folds, derive(seed, "folds"), every=self.config.every, steps=steps)
 
     def on_sample(self, task: Task, section: WeightingSettings) -> WeightingSettings:
         """Return the same with folds instead of dev; `equal` where train cannot be cut."""
         from endtask.config.training import WeightingSettings
-        from endtask.weighting.meta.folds import groups_in
 
         if groups_in(task.train) < 2:
             return WeightingSettings(name="equal")
@@ -121,7 +73,7 @@ class MetaWeighting(Weighting):
         """Return the rule with its held-out gradient."""
         from endtask.weighting.meta.rule import meta_rule
 
-        return meta_rule(run, self, steps)
+        return meta_rule(run, self.config, self.folds(run.task, run.settings.pretrain_seed, steps))
 
     def extra_cost(self, run: WeightingContext) -> ExtraCost | None:
         """Return the cost of a weight update."""
@@ -131,8 +83,6 @@ class MetaWeighting(Weighting):
 
     def warnings(self, task: Task, settings: Settings) -> Iterator[str]:
         """Warn where fewer rows are held out than the gradient is computed from."""
-        from endtask.weighting.meta.folds import smallest_part
-
         wanted_size, folds = self.config.gradient_batch, self.folds(task, settings.pretrain_seed)
         rows = len(task.splits.get("dev", ())) if folds is None else smallest_part(folds)
         if rows >= wanted_size:

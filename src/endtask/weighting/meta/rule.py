@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -21,14 +21,10 @@ from endtask.seeds import derive, generator
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.weighting.base import ExtraCost, Rule, ScheduledObjective, WeightingContext
-from endtask.weighting.meta.folds import Folds, groups_in
+from endtask.weighting.folds import SPLIT_KEY, Folds, groups_in
+from endtask.weighting.meta.config import LEARNED_WEIGHTS, MetaConfig
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.head import Classes, HeadTask, LabelSets, Scores
-from endtask.weighting.meta.part import LEARNED_WEIGHTS, SPLIT_KEY, MetaConfig
-
-if TYPE_CHECKING:
-    from endtask.weighting.meta.part import MetaWeighting
-
 
 _SMALLEST = 1e-30
 
@@ -247,12 +243,11 @@ def _pass_cost(network: Network, packed: PackedTexts, texts: int) -> tuple[float
     return size.amount * float(packed.lengths.mean()), size.amount * flops / read
 
 
-def meta_rule(run: WeightingContext, weighting: MetaWeighting, steps: int | None) -> Meta:
+def meta_rule(run: WeightingContext, config: MetaConfig, folds: Folds | None) -> Meta:
     """Return the rule over the objectives of a phase; the first that sees the labels is the end task's."""
-    config, settings = weighting.config, run.settings
+    settings = run.settings
     used, seed = settings.used_objectives, derive(settings.pretrain_seed, "meta")
     end_task = next(name for name in run.objectives if used[name].sees_labels)
-    folds = weighting.folds(run.task, settings.pretrain_seed, steps)
 
     def labelled(split: str, size: int) -> TaskObjective:
         texts = PackedTexts(run.packed / ("task" if split == "train" else split))

@@ -12,10 +12,10 @@ from endtask.errors import InputError
 from endtask.records import Example
 from endtask.seeds import derive
 from endtask.task.split import group_key
-from endtask.weighting.meta.part import SPLIT_KEY, MetaConfig
 
 FOLD_STEPS = 100
 """Steps from one part to the next."""
+SPLIT_KEY = "pretrain.weighting.split"
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,21 @@ class Folds:
         return held
 
 
-def folds_of(examples: Sequence[Example], settings: MetaConfig, seed: int, steps: int | None = None) -> Folds:
-    """The parts that judge learned weights in turn, in a stage of so many steps where they are known."""
-    numbers = part_numbers(examples, settings.folds, seed, key=SPLIT_KEY)
-    return Folds(numbers, FOLD_STEPS if steps is None else fold_steps(settings, steps))
+def folds_of(examples: Sequence[Example], count: int, seed: int, *, every: int, steps: int | None = None) -> Folds:
+    """Return the parts of train that are held out in turn in a phase of `steps` steps; None: not yet known."""
+    numbers = part_numbers(examples, count, seed, key=SPLIT_KEY)
+    return Folds(numbers, FOLD_STEPS if steps is None else fold_steps(count, every, steps))
 
 
-def fold_steps(settings: MetaConfig, steps: int) -> int:
-    """Steps for which a part is held out: fewer than usual where else not every part would have its turn.
+def fold_steps(count: int, every: int, steps: int) -> int:
+    """Return the steps for which each of `count` parts is held out, a multiple of the steps between weight updates.
 
-    >>> fold_steps(MetaConfig(folds=4, every=2), 12), fold_steps(MetaConfig(), 100_000)
+    Short phases hold each part out for fewer steps than `FOLD_STEPS`, so that every part is held out once.
+
+    >>> fold_steps(4, every=2, steps=12), fold_steps(10, every=4, steps=100_000)
     (2, 100)
     """
-    longest = max(settings.every, steps // settings.folds // settings.every * settings.every)  # from look to look
-    return min(FOLD_STEPS, longest)
+    return min(FOLD_STEPS, max(every, steps // count // every * every))
 
 
 def smallest_part(folds: Folds) -> int:
