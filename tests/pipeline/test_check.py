@@ -254,6 +254,7 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
         "leaks_between_tasks",
         "likely_markers",
         "unread_corpus",
+        "unread_files",
         "unused_settings",
         "validation_warnings",
         "examples",

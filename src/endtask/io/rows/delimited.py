@@ -28,15 +28,15 @@ class Csv(RowFormat):
 
     def rows(self, path: InputFile, options: ReadOptions) -> NumberedRows:
         """Yield the rows, numbered by their first lines."""
-        texts = (line + "\n" for _, line in lines_of(path, options))
-        sample = list(islice(texts, 1))
-        if sample and "," not in sample[0]:
-            sample += islice(texts, _SAMPLED_LINES)
-        delimiter = guess_delimiter(sample)
+        lines = ((number, f"{line}\n") for number, line in lines_of(path, options))
+        sample = list(islice(lines, 1))
+        if sample and "," not in sample[0][1]:
+            sample += islice(lines, _SAMPLED_LINES)
+        delimiter = guess_delimiter([line for _, line in sample])
         if delimiter != "," and options.note:
             options.note(f"{path.name}: cells are separated by {DELIMITERS[delimiter]}")
         header: list[str] | None = None
-        for first_line, cells in _records(chain(sample, texts), delimiter, path, options):
+        for first_line, cells in _records(_Lines(chain(sample, lines)), delimiter, path, options):
             if header is None:
                 header = _checked_header(cells, path)
             elif cells:
@@ -61,21 +61,32 @@ def guess_delimiter(lines: Sequence[str]) -> str:
     return ","
 
 
-def _records(
-    lines: Iterator[str], delimiter: str, path: InputFile, options: ReadOptions
-) -> Iterator[tuple[int, list[str]]]:
+class _Lines:
+    """Iterates over lines; `first` is the number of the first line since it was last set to None."""
+
+    def __init__(self, numbered: Iterator[tuple[int, str]]) -> None:
+        self._numbered = numbered
+        self.first: int | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        for number, line in self._numbered:
+            self.first = self.first or number
+            yield line
+
+
+def _records(lines: _Lines, delimiter: str, path: InputFile, options: ReadOptions) -> Iterator[tuple[int, list[str]]]:
     """Yield (first line, cells); a record that cannot be parsed is an error."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
-        first_line = reader.line_num + 1
+        lines.first = None
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            options.on_error(InputError(f"not valid CSV: {error}", path=path, row=first_line))
+            options.on_error(InputError(f"not valid CSV: {error}", path=path, row=lines.first))
             continue
         if cells is None:
             return
-        yield first_line, cells
+        yield lines.first or 1, cells
 
 
 @row_formats.register("tsv")
