@@ -39,6 +39,12 @@ _DROPPED_TAGS = frozenset(
 )
 _TEXT_TEMPLATES = frozenset({"lang", "nowrap", "transl", "transliteration", "linktext", "small"})
 """Templates whose last argument is text of the article."""
+_UNREAD = re.compile(
+    r"<!--.*?-->|<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref\s*>|"
+    rf"\{{\{{(?!\s*(?:{'|'.join(sorted(_TEXT_TEMPLATES))})\s*\|)[^{{}}]*\}}\}}",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Comments, references and templates without templates inside; the parser would need most of its time for them."""
 _OTHER_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z]+)*:")
 
 _SUBSTITUTIONS = [
@@ -46,6 +52,7 @@ _SUBSTITUTIONS = [
     (re.compile(r"^[ \t]*(\{\||\|\}|[|!]).*$", re.MULTILINE), ""),  # the rest of broken tables
     (re.compile(f"{_END}([a-z]+)"), rf"\1{_END}"),  # [[bus]]es links "buses"
     (re.compile(r"[^\S\n]+"), " "),
+    (re.compile(f"{_HEADING} +"), _HEADING),
     (re.compile(r"([(\[（])[ ,;:]+"), r"\1"),
     (re.compile(r" ?(\(\)|\[\]|（）)"), ""),
     (re.compile(r" +([,.;:)])(?=\s|$)"), r"\1"),
@@ -67,13 +74,25 @@ def plain_text(wikitext: str, hidden: Collection[str] = HIDDEN_NAMESPACES) -> tu
     """
     import mwparserfromhell
 
-    code = mwparserfromhell.parse(_MARKS.sub("", wikitext), skip_style_tags=True)
+    code = mwparserfromhell.parse(_without_unread(_MARKS.sub("", wikitext)), skip_style_tags=True)
     writer = _Writer(frozenset(hidden) | HIDDEN_NAMESPACES)
     writer.write(code)
     text = "".join(writer.parts)
     for pattern, replacement in _SUBSTITUTIONS:
         text = pattern.sub(replacement, text)
     return _without_marks(text.strip())
+
+
+def _without_unread(wikitext: str) -> str:
+    """Return wikitext without comments, references and templates, from the innermost on.
+
+    >>> _without_unread("a{{b|{{c}}}} {{lang|de|d}}<ref name='e'>f</ref>")
+    'a {{lang|de|d}}'
+    """
+    count = 1
+    while count:
+        wikitext, count = _UNREAD.subn("", wikitext)
+    return wikitext
 
 
 class _Writer:
