@@ -15,19 +15,21 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _WAITING = 3
-"""Items for each process: one in work, others ready."""
+"""Items for each process: one that it works on, and others ready."""
+_DONE_HERE = 4
+"""Items; fewer are done sooner than processes start."""
 
 
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], processes: int) -> Iterator[Result]:
     """Yield the result of each item in order.
 
-    The first item is done in this process, so that a reader of a file's start needs no others.
+    The first items are done in this process, so that a small file, or the start of a file, needs no others.
 
     >>> list(ordered_map(abs, [-1, 2, -3], processes=1))
     [1, 2, 3]
     """
     waiting = iter(items)
-    yield from map(function, islice(waiting, 1 if processes > 1 else None))
+    yield from map(function, islice(waiting, _DONE_HERE if processes > 1 else None))
     ready = list(islice(waiting, 1))
     if not ready:
         return

@@ -96,12 +96,16 @@ class Parsed(NamedTuple):
 
 
 def _head(path: InputFile) -> str:
-    """Return the start of a file as text."""
-    try:
-        with open_bytes(path) as file:
-            return file.read(_HEAD).decode(errors="replace")
-    except READ_FAILURES as error:
-        raise read_failure(error, path) from None
+    """Return the start of a file as text, up to the first damage."""
+    head = b""
+    with open_bytes(path) as file:
+        try:
+            while len(head) < _HEAD and (content := file.read1(_HEAD)):
+                head += content
+        except READ_FAILURES as error:
+            if not head:
+                raise read_failure(error, path) from None
+    return head.decode(errors="replace")
 
 
 def _pages(path: InputFile, hidden: tuple[str, ...], options: DocumentOptions) -> Iterator[Page]:

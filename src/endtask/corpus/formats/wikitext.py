@@ -49,6 +49,7 @@ _OTHER_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z]+)*:")
 
 _SUBSTITUTIONS = [
     (re.compile(r"'{2,5}|__[A-Z]{3,}__|\u200e"), ""),
+    (re.compile(f"{_START}(\\s*){_END}"), r"\1"),
     (re.compile(r"^[ \t]*(\{\||\|\}|[|!]).*$", re.MULTILINE), ""),  # the rest of broken tables
     (re.compile(f"{_END}([a-z]+)"), rf"\1{_END}"),  # [[bus]]es links "buses"
     (re.compile(r"[^\S\n]+"), " "),
@@ -80,7 +81,9 @@ def plain_text(wikitext: str, hidden: Collection[str] = HIDDEN_NAMESPACES) -> tu
     text = "".join(writer.parts)
     for pattern, replacement in _SUBSTITUTIONS:
         text = pattern.sub(replacement, text)
-    return _without_marks(text.strip())
+    text, links = _without_marks(text)
+    before = len(text) - len(text.lstrip())
+    return text.strip(), tuple((start - before, end - before) for start, end in links)
 
 
 def _without_unread(wikitext: str) -> str:
