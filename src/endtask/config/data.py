@@ -36,7 +36,10 @@ class ColumnSettings(Section):
 class TaskSettings(Section):
     """The labelled data of the end task (`task`), or of an auxiliary task on the same encoder (`tasks.NAME`)."""
 
-    path: str = Field("", description="a file, a folder with train/dev/test files, `hf:NAME` or `docstrings`")
+    path: str = Field(
+        "",
+        description="a file, a folder with train/dev/test files or a folder per class, `hf:NAME` or `docstrings`",
+    )
     type: str = Field(
         "auto",
         description="text, pair, regression, multilabel or token_classification; auto: detected from the columns and "

@@ -28,6 +28,7 @@ _VERSIONS = (
     "LastModified",
     "last_modified",
     "updated",
+    "created",
 )
 """What file systems say about the version of a file."""
 
