@@ -9,8 +9,9 @@ from typing import Any
 
 from endtask.errors import InputError
 from endtask.io.compression import bare_suffix
+from endtask.io.lines import read_lines
 from endtask.io.run_layout import SETTINGS_FILE
-from endtask.io.tables import ROW_SUFFIXES, find_column, read_lines, read_rows
+from endtask.io.tables import find_column, read_rows, row_format, row_suffixes
 from endtask.serving.predictor import Predictor, Text
 
 Row = dict[str, Any]
@@ -57,7 +58,7 @@ def file_texts(
     """Yield the texts of a file in order, streaming; a file that is neither rows nor lines is an `InputError`."""
     check_readable(file)
     single = predictor.takes_pairs is False  # a model of single texts ignores TABs and second columns
-    if bare_suffix(file) not in ROW_SUFFIXES:
+    if row_format(file) is None:
         for number, line in read_lines(file):
             text: Text = line if single else split_pair(line)
             if predictor.takes_pairs is True and isinstance(text, str):
@@ -73,14 +74,13 @@ def file_texts(
 
 def check_readable(file: Path) -> None:
     """Raise for a file that is neither rows nor lines: it would be taken for texts, a line each."""
-    suffix = bare_suffix(file)
-    if suffix in ROW_SUFFIXES or suffix in LINE_SUFFIXES:
+    if row_format(file) is not None or bare_suffix(file) in LINE_SUFFIXES:
         return
     lines = " ".join(name for name in LINE_SUFFIXES if name)
     raise InputError(
         "neither rows nor lines of text, so nothing was predicted",
         path=file,
-        hint=f"rows: {' '.join(ROW_SUFFIXES)}; a text per line: {lines}",
+        hint=f"rows: {' '.join(row_suffixes())}; a text per line: {lines}",
     )
 
 
