@@ -1,8 +1,8 @@
-"""The demo as a measurement: every seed's score, what each arm cost, and the verdict.
+"""Measure the demo: the score of every seed, the cost of every stage, and the difference between both runs.
 
     .venv/bin/python -m benchmarks.demo [FOLDER]
 
-FOLDER holds the demo's runs; finished ones are not done again.
+FOLDER holds the demo's runs; finished runs are reused.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from endtask.demo import run_demo
 from endtask.reporting.plots import BarGroup, bar_chart, picture
 
 
-def seed_rows(folder: Path, arm: str) -> list[dict[str, Any]]:
-    """One row per fine-tuning seed: dev score that chose the epoch, test score."""
-    results = json.loads((folder / arm / "evaluate" / "results.json").read_text(encoding="utf-8"))
+def seed_rows(folder: Path, run: str) -> list[dict[str, Any]]:
+    """Return a row for each fine-tuning seed: the dev score that chose the epoch, and the test score."""
+    results = json.loads((folder / run / "evaluate" / "results.json").read_text(encoding="utf-8"))
     rows = []
     for result in results["seeds"]:
-        seed_file = folder / arm / "finetune" / f"seed-{result['seed']}" / "result.json"
+        seed_file = folder / run / "finetune" / f"seed-{result['seed']}" / "result.json"
         dev = json.loads(seed_file.read_text(encoding="utf-8"))["dev"]["accuracy"]
         test = result["scores"]["accuracy"]
-        rows.append({"arm": arm, "seed": result["seed"], "dev_accuracy": dev, "test_accuracy": test})
+        rows.append({"arm": run, "seed": result["seed"], "dev_accuracy": dev, "test_accuracy": test})
     return rows
 
 
-def stage_rows(folder: Path, arm: str) -> list[dict[str, Any]]:
-    """One row per stage: seconds, and tokens and FLOPs where it trained."""
+def stage_rows(folder: Path, run: str) -> list[dict[str, Any]]:
+    """Return a row for each stage: seconds, and tokens and FLOPs if it trained."""
     rows = []
-    for path in sorted((folder / arm).glob("*/manifest.json")):
+    for path in sorted((folder / run).glob("*/manifest.json")):
         manifest = json.loads(path.read_text(encoding="utf-8"))
         counts = manifest["counts"]
         trained = {key: counts[key] for key in ("tokens", "flops") if key in counts}
-        rows.append({"arm": arm, "stage": manifest["stage"], "seconds": manifest["seconds"], **trained})
+        rows.append({"arm": run, "stage": manifest["stage"], "seconds": manifest["seconds"], **trained})
     return rows
 
 
 def demo_table(results: Results) -> str:
-    """The demo's three rows."""
-    found: dict[str, Any] = results.summary
+    """Return the table of the baseline and both runs."""
+    summary: dict[str, Any] = results.summary
     lines = ["| | test accuracy | seconds | corpus text |", "|---|---:|---:|---:|"]
-    lines.append(f"| TF-IDF + logistic regression | {100 * found['tfidf']:.1f} |  |  |")
+    lines.append(f"| TF-IDF + logistic regression | {100 * summary['tfidf']:.1f} |  |  |")
     for title, key, text in (
         ("the same model, task texts only", "without_corpus", ""),
-        ("the model with the retrieved corpus", "with_corpus", f"{found['corpus_megabytes_kept']:.1f} MB"),
+        ("the model with the retrieved corpus", "with_corpus", f"{summary['corpus_megabytes_kept']:.1f} MB"),
     ):
-        score = f"{100 * found[f'{key}_mean']:.1f} ± {100 * found[f'{key}_std']:.1f}"
-        lines.append(f"| {title} | {score} | {found[f'{key}_seconds']:.0f} | {text} |")
-    chance = f"paired permutation test over {found['test_rows']} test rows, p = {found['p_value']:.4f}"
+        score = f"{100 * summary[f'{key}_mean']:.1f} ± {100 * summary[f'{key}_std']:.1f}"
+        lines.append(f"| {title} | {score} | {summary[f'{key}_seconds']:.0f} | {text} |")
+    test = f"paired permutation test over {summary['test_rows']} test rows, p = {summary['p_value']:.4f}"
     where = f"{results.machine.cores} cores ({results.machine.cpu}), {results.date}"
-    note = f"Mean ± spread over 3 fine-tuning seeds; {chance}. Measured by `{results.command}` on {where}."
+    note = f"Mean ± spread over 3 fine-tuning seeds; {test}. Measured by `{results.command}` on {where}."
     return "\n".join([*lines, "", note, ""])
 
 
 def demo_picture(results: Results) -> str:
-    """The same as bars."""
+    """Return the scores as a bar chart."""
     titles = {
         "tfidf": "TF-IDF + logistic regression",
         "without_corpus_mean": "task texts only",
@@ -76,8 +76,8 @@ def main() -> None:
     outcome = run_demo(folder)
     baseline, without, with_corpus = outcome.rows
     rows = [{"arm": "tfidf", "test_accuracy": baseline.mean}]
-    for arm in ("without-corpus", "with-corpus"):
-        rows += seed_rows(folder, arm) + stage_rows(folder, arm)
+    for run in ("without-corpus", "with-corpus"):
+        rows += seed_rows(folder, run) + stage_rows(folder, run)
     summary = {
         "tfidf": baseline.mean,
         "without_corpus_mean": without.mean,

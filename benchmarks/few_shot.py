@@ -1,4 +1,4 @@
-"""How fast heads are trained on few labels on a CPU, and how long a small model takes for one text.
+"""Measure how fast heads are trained on few labels on a CPU, and the latency of a small model for a single text.
 
 .venv/bin/python -m benchmarks.few_shot                             # two idle cores, a few minutes
 .venv/bin/python -m benchmarks.few_shot --trials 4 --epochs 2 --size tiny --results /tmp/dry
@@ -60,7 +60,7 @@ def _row(kind: str, words: list[str], shares: np.ndarray[Any, Any], random: np.r
 
 
 def make_run(folder: Path, kind: str, size: str) -> Path:
-    """Make a whole run with hardly any training: it is as fast as any run."""
+    """Make a complete run with two steps of training; its model is as fast as that of any run."""
     settings = {
         "output_dir": str(folder / f"{kind}-{size}"),
         "budget": "2steps",
@@ -74,8 +74,8 @@ def make_run(folder: Path, kind: str, size: str) -> Path:
     return endtask.run(settings).folder
 
 
-def stacked(run: Path, trials: int, epochs: int) -> Row:
-    """Time all trials by `endtask few-shot`: tokenising, the encoder's pass, training, scoring and the page."""
+def time_few_shot(run: Path, trials: int, epochs: int) -> Row:
+    """Time all trials by `endtask few-shot`: tokenization, the encoder's pass, training, scoring and the page."""
     spec = FewShotSpec(labels=(LABELS,), samples=max(1, trials // 2), epochs=epochs, patience=None)
     with tempfile.TemporaryDirectory() as output:
         start = time.perf_counter()
@@ -85,8 +85,8 @@ def stacked(run: Path, trials: int, epochs: int) -> Row:
     return {"what": "side by side", "runs": entry.trials, "epochs": epochs, "seconds": seconds}
 
 
-def one_by_one(run: Path, trials: int, epochs: int) -> Row:
-    """Time the same trials through the whole network, as a training loop without stored vectors does them."""
+def time_whole_network(run: Path, trials: int, epochs: int) -> Row:
+    """Time the same trials with the whole network at every step, without stored vectors."""
     spec = FewShotSpec(labels=(LABELS,), samples=max(1, trials // 2), epochs=epochs, patience=None)
     pretrained = open_pretrained(run)
     rows = TaskRows.of(pretrained.task)
@@ -103,12 +103,12 @@ def one_by_one(run: Path, trials: int, epochs: int) -> Row:
 def latency(run: Path, kind: str) -> Row:
     """Time the model on one text of the task at a time."""
     texts = endtask.Task.read(run.parent / f"{kind}-task").test
-    asked = [example.text if example.text_pair is None else (example.text, example.text_pair) for example in texts]
-    return {"what": "latency", **measure_latency(run, asked)}
+    inputs = [example.text if example.text_pair is None else (example.text, example.text_pair) for example in texts]
+    return {"what": "latency", **measure_latency(run, inputs)}
 
 
 def summarize(rows: list[Row]) -> Row:
-    """Return all headline figures that the rows allow; the plain names are those of pairs."""
+    """Return the headline statistics that the rows allow; names without suffix belong to pairs."""
     statistics: Row = {}
     for kind in KINDS:
         suffix = "" if kind == "pair" else f"_{kind}"
@@ -125,12 +125,12 @@ def summarize(rows: list[Row]) -> Row:
 
 
 def _per_minute(rows: list[Row], what: str, kind: str) -> float | None:
-    found = [60 * row["runs"] / row["seconds"] for row in rows if (row["what"], row["kind"]) == (what, kind)]
-    return median(found) if found else None
+    speeds = [60 * row["runs"] / row["seconds"] for row in rows if (row["what"], row["kind"]) == (what, kind)]
+    return median(speeds) if speeds else None
 
 
 def few_shot_table(results: Results) -> str:
-    """Runs per minute side by side and one by one, and the time for one text."""
+    """Return the tables of runs per minute with and without stored vectors, and of latencies."""
     table = ["| head-only training, 200 labels | runs a minute | against one by one |", "|---|---:|---:|"]
     latencies = ["| one at a time, p50 and p99 | size | torch | ONNX Runtime |", "|---|---|---:|---:|"]
     for kind, name in KINDS.items():
@@ -142,16 +142,18 @@ def few_shot_table(results: Results) -> str:
     rows: list[Row] = results.rows
     for row in (row for row in rows if row["what"] == "latency"):
         measured = [row["torch"], row.get("onnx", {})]
-        shown = [f"{each['p50_ms']:.1f} ms, {each['p99_ms']:.1f} ms" if "p50_ms" in each else "" for each in measured]
-        latencies.append(f"| {KINDS[row['kind']]} | {row['size']} | {shown[0]} | {shown[1]} |")
+        cells = [
+            f"{times['p50_ms']:.1f} ms, {times['p99_ms']:.1f} ms" if "p50_ms" in times else "" for times in measured
+        ]
+        latencies.append(f"| {KINDS[row['kind']]} | {row['size']} | {cells[0]} | {cells[1]} |")
     first = rows[0]
-    how = f"Size {first['size']}, {first['epochs']} epochs a run, tokenising, the encoder's pass and scoring included."
+    how = f"Size {first['size']}, {first['epochs']} epochs a run, with tokenization, the encoder's pass and scoring."
     where = f"{results.machine.cores} cores ({results.machine.cpu}), {results.date}; `{COMMAND}`"
     return "\n".join([*table, "", how, "", *latencies, "", f"Measured on {where}.", ""])
 
 
 def main() -> None:
-    """Measure both kinds of tasks, writing results after each measurement."""
+    """Measure both kinds of tasks; write the results file after each measurement."""
     parser = argparse.ArgumentParser(prog=COMMAND, description="How fast few-shot learning is on a CPU.")
     parser.add_argument("--size", default="256x3", help="model.size of the frozen encoder")
     parser.add_argument("--trials", type=int, default=100, help="head-only trials side by side")
@@ -159,19 +161,19 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=50, help="of each trial")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results file")
-    given = parser.parse_args()
+    args = parser.parse_args()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         for kind in KINDS:
-            run = make_run(Path(folder), kind, given.size)
+            run = make_run(Path(folder), kind, args.size)
             measured = [
-                *(partial(stacked, run, given.trials, given.epochs) for _ in range(given.repeats)),
-                partial(one_by_one, run, given.reference, given.epochs),
+                *(partial(time_few_shot, run, args.trials, args.epochs) for _ in range(args.repeats)),
+                partial(time_whole_network, run, args.reference, args.epochs),
                 partial(latency, run, kind),
             ]
             for measure in measured:
-                rows.append({"kind": kind, "size": given.size, **measure()})
-                write_results("few_examples", COMMAND, rows, summarize(rows), given.results)
+                rows.append({"kind": kind, "size": args.size, **measure()})
+                write_results("few_examples", COMMAND, rows, summarize(rows), args.results)
                 print(rows[-1], flush=True)
 
 

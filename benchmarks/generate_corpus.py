@@ -1,8 +1,8 @@
-"""A corpus of any size from a seed: made-up words that occur as often, and as unevenly, as real ones do.
+"""Generate a corpus of any size from a seed: made-up words with the frequencies of real text.
 
-Words follow the law of Zipf and Mandelbrot, and frequent ones are short. Every text has a topic, whose own words make
-up a part of it, so that queries (short texts of the same topics) have passages that match them better than others.
-The same seed gives the same bytes, whatever the number of worker processes.
+Words follow the law of Zipf and Mandelbrot; frequent words are short. Every text has a topic with words of its own, so
+that queries (short texts of the same topics) match some passages better than others. The same seed gives the same
+bytes, whatever the number of worker processes.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ QUERIES, RECIPE = "queries.jsonl", "recipe.json"
 _TOPIC_SHARE = 0.25  # of the words of a text
 _TOPIC_WORDS = 400
 _COMMON = 300  # words that belong to no topic
-_SLOTS = 1 << 16  # steps in which the distribution of words is kept
-_ROW = 16  # bytes that hold a word, a mark after it and a blank; zeros between them are left out
+_SLOTS = 1 << 16  # resolution of the distribution of words
+_ROW = 16  # bytes for a word, a punctuation mark and a blank; zero bytes are removed
 _MARK, _BLANK = _ROW - 2, _ROW - 1
-_BLOCK = 1_024  # texts made at a time
-_CHANCES, _STOPS, _COMMAS = 400, 22, 44  # a mark after 22 words of 400; after one of 400 a dash, which is not ASCII
+_BLOCK = 1_024  # texts generated at a time
+_CHANCES, _STOPS, _COMMAS = 400, 22, 44  # of 400 words 22 precede a full stop, 22 a comma and 1 a dash (not ASCII)
 _DASH = np.frombuffer("–".encode(), dtype=np.uint8)
 
 Words = NDArray[np.int64]
@@ -50,7 +50,7 @@ class Lengths:
     most: int
 
     def draw(self, random: np.random.Generator, count: int) -> Words:
-        """The lengths of `count` texts."""
+        """Draw the lengths of `count` texts."""
         centre = np.log(self.mean) - self.spread**2 / 2
         drawn = np.rint(random.lognormal(centre, self.spread, count))
         return np.clip(drawn, self.least, self.most).astype(np.int64)
@@ -63,9 +63,9 @@ QUERY_LENGTHS = Lengths(mean=30, spread=0.4, least=5, most=100)
 def generate(
     folder: Path, *, text_bytes: int, seed: int, shards: int = 20, queries: int = 0, workers: int | None = None
 ) -> list[Path]:
-    """Write `shards` files of texts, `text_bytes` in all (less than a text too many each), and queries if asked for.
+    """Write `shards` files of texts with `text_bytes` in all (each exceeds its share by less than a text), and queries.
 
-    Files that are there already stay as they are, if they are part of the same corpus.
+    Existing files of the same corpus stay; raise `InputError` if the folder holds another corpus.
     """
     folder.mkdir(parents=True, exist_ok=True)
     _check_recipe(folder / RECIPE, {"bytes": text_bytes, "seed": seed, "shards": shards, "queries": queries})
@@ -83,7 +83,7 @@ def generate(
 
 
 def texts(random: np.random.Generator, lengths: Lengths, count: int) -> list[bytes]:
-    """Draw `count` texts: sentences of made-up words in UTF-8, without any character that JSON would escape.
+    """Draw `count` texts: sentences of made-up words in UTF-8, without characters that JSON would escape.
 
     >>> texts(np.random.default_rng(0), Lengths(mean=6, spread=0.1, least=5, most=7), 1)
     [b'Rel, ta. Ta fonrut relsa gunto.']
@@ -91,14 +91,14 @@ def texts(random: np.random.Generator, lengths: Lengths, count: int) -> list[byt
     sizes = lengths.draw(random, count)
     last = np.cumsum(sizes) - 1
     words = _draw_words(random, sizes)
-    rows = word_table().view(f"V{_ROW}")[words, 0].view(np.uint8).reshape(-1, _ROW)  # whole rows: five times faster
+    rows = word_table().view(f"V{_ROW}")[words, 0].view(np.uint8).reshape(-1, _ROW)  # as whole rows, five times faster
     chance = random.integers(_CHANCES, size=len(words), dtype=np.uint16)
     chance[last] = 0
     stops = np.flatnonzero(chance < _STOPS)
     rows[stops, _MARK] = ord(".")
     rows[np.flatnonzero((chance >= _STOPS) & (chance < _COMMAS)), _MARK] = ord(",")
     rows[np.flatnonzero(chance == _COMMAS), _MARK - 2 : _BLANK] = _DASH
-    rows[np.append(0, stops[:-1] + 1), 0] -= 32  # a capital: every word starts with an ASCII letter
+    rows[np.append(0, stops[:-1] + 1), 0] -= 32  # capitals: every word starts with an ASCII letter
     rows[last, _BLANK] = ord("\n")
     content: bytes = rows.tobytes()
     return content.translate(None, b"\0").split(b"\n")[:-1]
@@ -106,22 +106,22 @@ def texts(random: np.random.Generator, lengths: Lengths, count: int) -> list[byt
 
 @cache
 def word_table() -> NDArray[np.uint8]:
-    """A row of bytes for each word, the most frequent first: syllables, room for a mark, a blank."""
+    """Return a row of bytes for each word, the most frequent first: syllables, space for a punctuation mark, a blank."""
     syllables = _syllables()
     table = np.zeros((VOCABULARY, _ROW), dtype=np.uint8)
     table[:, _BLANK] = ord(" ")
     numbers = np.arange(VOCABULARY)
-    for place in range(3):  # the digits of the word's number, in a numeration without zero
+    for digit in range(3):  # the syllables are the digits of the word's number, in a numeration without zero
         used = numbers >= 0
-        table[used, 4 * place : 4 * place + 4] = syllables[numbers[used] % _SYLLABLES]
+        table[used, 4 * digit : 4 * digit + 4] = syllables[numbers[used] % _SYLLABLES]
         numbers = numbers // _SYLLABLES - 1
     return table
 
 
 def _syllables() -> NDArray[np.uint8]:
-    """Consonant, one or two vowels, perhaps a consonant: whatever is joined can be taken apart in one way only.
+    """Return syllables (consonant, one or two vowels, perhaps a consonant) that make all words different.
 
-    Short ones come first, so frequent words are short.
+    Short syllables come first, so that frequent words are short.
     """
     random = np.random.default_rng(0)
     short = [onset + vowel for onset in "tsh" for vowel in "ao"]
@@ -133,30 +133,30 @@ def _syllables() -> NDArray[np.uint8]:
 
 
 def _draw_words(random: np.random.Generator, sizes: Words) -> Words:
-    """The words of all texts end to end, as numbers: some of each text are its topic's own."""
+    """Return the words of all texts end to end, as numbers; some words of each text belong to its topic."""
     total = int(sizes.sum())
     words = _word_at(random.random(total))
     topical = np.flatnonzero(random.random(total) < _TOPIC_SHARE)
     topic = np.repeat(random.integers(TOPICS, size=len(sizes)), sizes)[topical]
-    place = (_TOPIC_WORDS + 1) ** random.random(len(topical)) - 1  # the first few are most of what is drawn
-    words[topical] = _topic_word(topic, place.astype(np.int64))
+    index = (_TOPIC_WORDS + 1) ** random.random(len(topical)) - 1  # mostly the first few words of the topic
+    words[topical] = _topic_word(topic, index.astype(np.int64))
     return words
 
 
-def _topic_word(topic: Words, place: Words) -> Words:
-    """The word at a place in a topic's own list: any but the common ones, frequent ones more often."""
-    mixed = (topic * _TOPIC_WORDS + place) * 0x9E3779B1 % (1 << 32)
+def _topic_word(topic: Words, index: Words) -> Words:
+    """Return a word of a topic by its index: any but the common words, in proportion to their frequencies."""
+    mixed = (topic * _TOPIC_WORDS + index) * 0x9E3779B1 % (1 << 32)
     common = cumulated_shares()[_COMMON - 1]
     return _word_at(common + (1 - common) * mixed / (1 << 32))
 
 
 def _word_at(share: NDArray[np.float64]) -> Words:
-    """The word at which the cumulated shares of all words, the most frequent first, reach `share`."""
+    """Return the word at which the cumulated shares of all words, the most frequent first, reach `share`."""
     steps = _quantiles()
-    place = share * _SLOTS
-    slot = place.astype(np.int64)
+    position = share * _SLOTS
+    slot = position.astype(np.int64)
     low = steps[slot]
-    return (low + (place - slot) * (steps[slot + 1] - low)).astype(np.int64)
+    return (low + (position - slot) * (steps[slot + 1] - low)).astype(np.int64)
 
 
 @cache
@@ -168,10 +168,10 @@ def _quantiles() -> NDArray[np.float64]:
 
 @cache
 def cumulated_shares() -> NDArray[np.float64]:
-    """Which part of all words is among the n + 1 most frequent.
+    """Return for each n the share of the n + 1 most frequent words among all words of a text.
 
-    Zipf and Mandelbrot's law, with the bend that large corpora show at some thousand words: above it a word's
-    frequency falls with its rank, beyond it with a power of 1.8, so that new words keep coming ever more slowly.
+    Zipf and Mandelbrot's law with the bend that large corpora show at some thousand words: before it a word's frequency
+    falls with its rank, beyond it with a power of 1.8 of the rank.
     """
     rank = np.arange(1, VOCABULARY + 1)
     sums = np.cumsum(1 / (rank + 0.6) / (1 + rank / 6_000) ** 0.8)
@@ -193,7 +193,7 @@ def _write_shard(seed: int, path: Path, number: int, text_bytes: int) -> None:
 
 
 def _blocks(random: np.random.Generator, shard: int, text_bytes: int) -> Iterator[bytes]:
-    """JSON Lines, a block of texts at a time, until there is enough text."""
+    """Yield JSON Lines, a block of texts at a time, until there is enough text."""
     count = 0
     while text_bytes > 0:
         lines = []
@@ -207,6 +207,6 @@ def _blocks(random: np.random.Generator, shard: int, text_bytes: int) -> Iterato
 
 
 def _write_queries(path: Path, seed: int, count: int) -> None:
-    random = np.random.default_rng([seed, 1 << 20])  # a stream of its own: no corpus has that many shards
+    random = np.random.default_rng([seed, 1 << 20])  # no shard has such a number, so the stream is independent
     drawn = texts(random, QUERY_LENGTHS, count)
     write_text(path, "".join(f'{{"text": "{text.decode()}"}}\n' for text in drawn))

@@ -1,4 +1,4 @@
-"""The one form of benchmark results, `benchmarks/results/<name>.json`; pages and plots are made from it."""
+"""The format of benchmark results, `benchmarks/results/<name>.json`, from which pages and plots are made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 
 
 class Machine(BaseModel):
-    """Where the measurements were taken."""
+    """The machine of the measurements."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,7 +32,7 @@ class Machine(BaseModel):
 
 
 class Results(BaseModel):
-    """Raw measurements, one row each, and the headline figures drawn from them."""
+    """Raw measurements, one row each, and the headline statistics computed from them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -70,7 +70,7 @@ def write_results(
 
 
 def read_results(name: str, folder: Path = RESULTS) -> Results:
-    """The checked content of `<folder>/<name>.json`."""
+    """Return the checked content of `<folder>/<name>.json`."""
     path = folder / f"{name}.json"
     try:
         text = path.read_text(encoding="utf-8")
@@ -84,14 +84,14 @@ def read_results(name: str, folder: Path = RESULTS) -> Results:
 
 
 def this_machine() -> Machine:
-    """The machine this process runs on."""
+    """Return the description of the machine of this process."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(cpu=_cpu_model(), cores=usable, memory_gb=round(memory / 1e9, 1), gpu=_gpu_name())
 
 
 def _cpu_model() -> str:
-    """The processor's name; `lscpu` knows it where /proc/cpuinfo has only part numbers (ARM)."""
+    """Return the processor's name by `lscpu`, since /proc/cpuinfo has only part numbers on ARM."""
     try:
         answer = subprocess.run(
             ["lscpu"], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}

@@ -1,6 +1,6 @@
 """Count the shape of the code: lines, files, settings, imports, and the seconds of both test lanes.
 
-python -m benchmarks.shape                 # counts only; the seconds of the last timed run stay
+python -m benchmarks.shape                 # counts only; the file keeps the seconds of the last timed run
 python -m benchmarks.shape --time          # run `make quick` and `make test` too, and record how long they take
 """
 
@@ -48,7 +48,7 @@ def _imported_names(path: Path) -> Iterator[str]:
 
 
 def counts() -> dict[str, Any]:
-    """Return all counts that need no run."""
+    """Return all counts of the summary."""
     known = modules()
     lines = {name: path.read_text(encoding="utf-8").count("\n") for name, path in known.items()}
     imported = {name: imports(path, known) - {name} for name, path in known.items()}
@@ -69,7 +69,7 @@ def counts() -> dict[str, Any]:
 
 
 def seconds_of(target: str) -> float:
-    """Run a make target, which must succeed, and return how long it took."""
+    """Run a make target, which must succeed, and return its duration."""
     started = time.perf_counter()
     subprocess.run(["make", target], cwd=ROOT, check=True)
     return round(time.perf_counter() - started, 1)
@@ -79,14 +79,14 @@ def main() -> None:
     """Write benchmarks/results/shape.json."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--time", action="store_true", help="time `make quick` and `make test`")
-    parser.add_argument("--quick-seconds", type=float, help="record this time instead, measured elsewhere")
-    parser.add_argument("--test-seconds", type=float, help="the same of `make test`")
-    arguments = parser.parse_args()
+    parser.add_argument("--quick-seconds", type=float, help="record this time of `make quick`, measured before")
+    parser.add_argument("--test-seconds", type=float, help="record this time of `make test`, measured before")
+    args = parser.parse_args()
     summary = counts()
     before = read_results("shape").summary if (RESULTS / "shape.json").exists() else {}
-    given = {"quick_seconds": arguments.quick_seconds, "test_seconds": arguments.test_seconds}
+    measured = {"quick_seconds": args.quick_seconds, "test_seconds": args.test_seconds}
     for name, target in (("quick_seconds", "quick"), ("test_seconds", "test")):
-        summary[name] = seconds_of(target) if arguments.time else given[name] or before.get(name)
+        summary[name] = seconds_of(target) if args.time else measured[name] or before.get(name)
     rows = [{"module": name, "lines": path.read_text(encoding="utf-8").count("\n")} for name, path in modules().items()]
     print(write_results("shape", "python -m benchmarks.shape", rows, summary))
     print(summary)

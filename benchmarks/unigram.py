@@ -1,4 +1,4 @@
-"""Our Unigram learner against that of the `tokenizers` library: tokens needed for held-out text, and CPU time.
+"""Compare endtask's Unigram trainer with that of `tokenizers`: characters per token of held-out text, and CPU time.
 
 python -m benchmarks.unigram --data ../shared/data
 """
@@ -26,7 +26,7 @@ SAMPLES, TEXTS_PER_SAMPLE, HELD_OUT_EVERY = 3, 3_000, 8
 
 
 def samples(data: Path) -> Iterator[list[str]]:
-    """Disjoint samples of real text, each from all over the corpus."""
+    """Yield disjoint samples of real text, each from all parts of the corpus."""
     corpus = Corpus.read(CorpusSettings(sources=(SourceSettings(path=str(data / "corpus" / "*.jsonl.zst")),)))
     texts = [document.text for document in islice(corpus.documents(), 0, None, 20)]
     for number in range(SAMPLES):
@@ -34,13 +34,13 @@ def samples(data: Path) -> Iterator[list[str]]:
 
 
 def compare(texts: list[str], size: int, sample: int) -> list[dict[str, Any]]:
-    """Both learners on the same text with the same cutting into words."""
+    """Return a row for each trainer on the same text with the same words."""
     held_out, train = texts[::HELD_OUT_EVERY], [text for n, text in enumerate(texts) if n % HELD_OUT_EVERY]
     started = time.process_time()
-    ours = train_tokenizer(train, TokenizerSettings(kind="unigram", vocab_size=size), 128).backend_tokenizer
+    trained = train_tokenizer(train, TokenizerSettings(kind="unigram", vocab_size=size), 128).backend_tokenizer
     seconds = {"endtask": time.process_time() - started}
     library = Tokenizer(models.Unigram())
-    library.normalizer, library.pre_tokenizer = ours.normalizer, ours.pre_tokenizer
+    library.normalizer, library.pre_tokenizer = trained.normalizer, trained.pre_tokenizer
     trainer = trainers.UnigramTrainer(
         vocab_size=size, unk_token="[UNK]", special_tokens=SPECIAL_TOKENS, show_progress=False
     )
@@ -56,7 +56,7 @@ def compare(texts: list[str], size: int, sample: int) -> list[dict[str, Any]]:
             "characters_per_token": round(characters / _tokens(tokenizer, held_out), 4),
             "cpu_seconds": round(seconds[name], 2),
         }
-        for name, tokenizer in (("endtask", ours), ("tokenizers", library))
+        for name, tokenizer in (("endtask", trained), ("tokenizers", library))
     ]
 
 

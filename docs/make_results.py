@@ -20,7 +20,7 @@ from benchmarks.retrieval.page import retrieval_picture, retrieval_table  # noqa
 from benchmarks.selection.page import selection_table  # noqa: E402
 from benchmarks.training.page import replay_table, training_picture, training_table  # noqa: E402
 from benchmarks.weighting.page import weighting_table  # noqa: E402
-from examples.digits.figures import digits_table  # noqa: E402
+from examples.digits.results import digits_table  # noqa: E402
 from studies.pages.alignment import alignment_summary, alignment_tables  # noqa: E402
 from studies.pages.influence import influence_tables  # noqa: E402
 from studies.pages.mix import mix_tables  # noqa: E402

@@ -1,9 +1,10 @@
-"""AD: is this an acronym of something named in the text, from gold pairs whose short forms were taken out of the text.
+"""Make the task AD (acronym detection): is this the acronym of something in the text?
 
-True acronyms are initials of words of their long form. Every text has one of them and a false one with as many letters:
-initials of other words in a row (a pseudo acronym), of words that are no stop words where there are any, or the true
-one with letters changed. It is drawn in proportion to how much likelier its letters are among true acronyms than among
-false ones; otherwise the letters of `of` and `the`, with which many runs of words begin, would tell most classes.
+The rows come from annotated pairs of short and long forms; the short form is removed from the text. A true acronym
+consists of initials of words of its long form. Every text has a true acronym and a false acronym of the same length: a
+pseudo acronym (initials of other consecutive words, without stop words where possible) or a mutated one (the true
+acronym with changed letters). False acronyms are drawn in proportion to how much likelier their letters are among true
+acronyms than among false ones. Without these weights the initials of `of` and `the` would reveal most labels.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -28,7 +30,7 @@ _MUTATIONS = 200
 
 @dataclass(frozen=True)
 class Snippet:
-    """A text without the short form `acronym` of `long_form`; `named` are the words of all long forms in it."""
+    """A text without the short form `acronym` of `long_form`; `named` has the indices of words of any long form."""
 
     text: str
     acronym: str
@@ -39,38 +41,38 @@ class Snippet:
 
     @property
     def initials(self) -> str:
-        """The letters that its words begin with; a digit stands for words that begin with one."""
+        """The first characters of all words, in capitals."""
         return "".join(word[0].upper() for word in self.words)
 
 
-def places_of(tokens: Sequence[str], text: str) -> list[tuple[int, int]]:
-    """Where the tokens stand in their text.
+def offsets_of(tokens: Sequence[str], text: str) -> list[tuple[int, int]]:
+    """Return start and end of each token in the text.
 
-    >>> places_of(["a", "(", "b", ")"], "a (b)")
+    >>> offsets_of(["a", "(", "b", ")"], "a (b)")
     [(0, 1), (2, 3), (3, 4), (4, 5)]
     """
-    places, end = [], 0
+    offsets, end = [], 0
     for token in tokens:
         start = text.index(token, end)
         end = start + len(token)
-        places.append((start, end))
-    return places
+        offsets.append((start, end))
+    return offsets
 
 
 def snippets_of(row: Row) -> Iterator[Snippet]:
-    """One for each short form in brackets right behind its long form, whose words begin with its letters."""
+    """Yield a snippet for each bracketed short form that follows its long form and consists of its initials."""
     tokens, spans = row["tokens"], spans_of(row["tags"], "bio")
-    places = places_of(tokens, row["text"])
-    longs = [(start, end) for kind, start, end in spans if kind == "long"]
-    for kind, start, end in spans:
-        if kind != "short" or end - start > 1 or not _is_plain(tokens[start]):
+    offsets = offsets_of(tokens, row["text"])
+    longs = [(start, end) for tag, start, end in spans if tag == "long"]
+    for tag, start, end in spans:
+        if tag != "short" or end - start > 1 or not _is_plain(tokens[start]):
             continue
-        opening, closing = (tokens[place] if 0 <= place < len(tokens) else "" for place in (start - 1, end))
+        opening, closing = (tokens[index] if 0 <= index < len(tokens) else "" for index in (start - 1, end))
         before = [span for span in longs if span[1] == start - 1]
         if before and closing and _CLOSING.get(opening) == closing:
-            cut = (places[start - 2][1], places[end][1])
-            long_form = row["text"][places[before[0][0]][0] : cut[0]]
-            characters = [(places[first][0], places[last - 1][1]) for first, last in longs]
+            cut = (offsets[start - 2][1], offsets[end][1])
+            long_form = row["text"][offsets[before[0][0]][0] : cut[0]]
+            characters = [(offsets[first][0], offsets[last - 1][1]) for first, last in longs]
             if is_initials(acronym := singular(tokens[start]), long_form):
                 yield _without(row, acronym, cut, characters, long_form)
 
@@ -80,7 +82,7 @@ def _is_plain(short: str) -> bool:
 
 
 def singular(short: str) -> str:
-    """An acronym in capitals without the `s` of its plural.
+    """Return an acronym in capitals without the `s` of its plural.
 
     >>> singular("EPCs"), singular("pcr")
     ('EPC', 'PCR')
@@ -89,7 +91,7 @@ def singular(short: str) -> str:
 
 
 def is_initials(acronym: str, long_form: str) -> bool:
-    """Whether words of the long form begin with these letters, in this order.
+    """Return whether words of the long form begin with these letters, in this order.
 
     >>> is_initials("QS", "quality of service"), is_initials("DEX", "dexamethasone")
     (True, False)
@@ -99,89 +101,93 @@ def is_initials(acronym: str, long_form: str) -> bool:
 
 
 def _without(row: Row, short: str, cut: tuple[int, int], longs: Sequence[tuple[int, int]], long_form: str) -> Snippet:
-    """The text without what is cut out, and which of its words are named by a long form."""
+    """Return the snippet of a row without the characters in `cut`; `longs` are the offsets of all long forms."""
     text = row["text"]
     words = [match for match in _WORD.finditer(text) if not cut[0] <= match.start() < cut[1]]
-    named = {place for place, match in enumerate(words) if any(first <= match.start() < last for first, last in longs)}
-    shown = text[: cut[0]] + text[cut[1] :]
-    return Snippet(shown, short, long_form, row["doc"], tuple(match[0] for match in words), frozenset(named))
+    named = {index for index, match in enumerate(words) if any(first <= match.start() < last for first, last in longs)}
+    rest = text[: cut[0]] + text[cut[1] :]
+    return Snippet(rest, short, long_form, row["doc"], tuple(match[0] for match in words), frozenset(named))
 
 
-def chosen(snippets: Iterable[Snippet]) -> list[Snippet]:
-    """Every text and every acronym once, so that nobody learns acronyms by heart; none that its text still shows."""
-    found, acronyms, texts = [], set[str](), set[str]()
-    for one in snippets:
-        key = " ".join(one.words).lower()
-        shows = any(one.acronym in word.upper() for word in one.words)
-        if one.acronym in acronyms or key in texts or shows:
+def distinct_snippets(snippets: Iterable[Snippet]) -> list[Snippet]:
+    """Return snippets whose text does not show the acronym, each text and each acronym once.
+
+    A model could learn repeated acronyms by heart.
+    """
+    distinct, acronyms, texts = [], set[str](), set[str]()
+    for snippet in snippets:
+        key = " ".join(snippet.words).lower()
+        shows_acronym = any(snippet.acronym in word.upper() for word in snippet.words)
+        if snippet.acronym in acronyms or key in texts or shows_acronym:
             continue
-        acronyms.add(one.acronym)
+        acronyms.add(snippet.acronym)
         texts.add(key)
-        found.append(one)
-    return found
+        distinct.append(snippet)
+    return distinct
 
 
 def pseudo_acronyms(snippet: Snippet) -> list[str]:
-    """Initials of as many words in a row, none of them named by a long form; that no named words begin with.
+    """Return the initials of as many consecutive words outside long forms, unless a run with named words has them.
 
-    Where some are of words that are no stop words, only those: that a name holds no stop words must not be enough.
+    Runs without stop words are preferred: long forms hardly have any, and that must not reveal the label.
     """
     size, initials = len(snippet.acronym), snippet.initials
     runs = {start: initials[start : start + size] for start in range(len(initials) - size + 1)}
     named = {letters for start, letters in runs.items() if snippet.named & set(range(start, start + size))}
     free = {start: letters for start, letters in runs.items() if _is_plain(letters) and letters not in named}
     words = [word.lower() for word in snippet.words]
-    full = {letters for start, letters in free.items() if STOP_WORDS.isdisjoint(words[start : start + size])}
-    return sorted(full or set(free.values()))
+    preferred = {letters for start, letters in free.items() if STOP_WORDS.isdisjoint(words[start : start + size])}
+    return sorted(preferred or set(free.values()))
 
 
 def mutated_acronyms(snippet: Snippet, letters: Sequence[str], random: np.random.Generator) -> list[str]:
-    """The acronym with one to all letters changed, where no words in a row begin with that and no long form fits it."""
-    found = set()
+    """Return the acronym with one to all letters changed, unless consecutive words have these initials or a long form
+    fits them."""
+    mutations = set()
     for _ in range(_MUTATIONS):
         changed = list(snippet.acronym)
-        for place in random.permutation(len(changed))[: random.integers(1, len(changed) + 1)]:
-            changed[place] = letters[int(random.integers(len(letters)))]
-        found.add("".join(changed))
-    long_form = " ".join(snippet.words[place] for place in sorted(snippet.named))
-    found -= {snippet.acronym}
-    return sorted(one for one in found if one not in snippet.initials and not fits(one, long_form))
+        for index in random.permutation(len(changed))[: random.integers(1, len(changed) + 1)]:
+            changed[index] = letters[int(random.integers(len(letters)))]
+        mutations.add("".join(changed))
+    long_form = " ".join(snippet.words[index] for index in sorted(snippet.named))
+    mutations -= {snippet.acronym}
+    return sorted(mutated for mutated in mutations if mutated not in snippet.initials and not fits(mutated, long_form))
 
 
 def fits(acronym: str, text: str) -> bool:
-    """Whether its letters stand in the text in this order, the first of them at the start of a word.
+    """Return whether the text contains the letters in this order, the first of them at the start of a word.
 
     >>> fits("DEX", "of dexamethasone"), fits("XED", "of dexamethasone")
     (True, False)
     """
     lowered = text.lower()
     start = re.search(rf"(?<![^\W_]){re.escape(acronym[0].lower())}", lowered)
-    place = start.start() if start else -1
+    position = start.start() if start else -1
     for letter in acronym[1:].lower():
-        if place < 0:
+        if position < 0:
             return False
-        place = lowered.find(letter, place + 1)
-    return place >= 0
+        position = lowered.find(letter, position + 1)
+    return position >= 0
 
 
 class Likeness:
-    """How much likelier letters are among true acronyms than among false ones, by pairs of neighbors."""
+    """How much likelier acronyms are among true than among false ones, by pairs of neighboring letters."""
 
     def __init__(self, true: Iterable[str], false: Iterable[str]) -> None:
         self._true, self._false = _pairs(true), _pairs(false)
 
     def weight(self, acronym: str) -> float:
-        """The ratio of both probabilities."""
+        """Return the ratio of both probabilities."""
         return math.exp(sum(self._true[pair] - self._false[pair] for pair in _neighbors(acronym)))
 
 
 def _neighbors(acronym: str) -> list[str]:
-    shown = f"^{acronym}$"
-    return [shown[place : place + 2] for place in range(len(shown) - 1)]
+    marked = f"^{acronym}$"
+    return [marked[index : index + 2] for index in range(len(marked) - 1)]
 
 
 class _Logarithms(dict[str, float]):
-    """Log probabilities of a second letter given the first, smoothed towards those of the letter alone."""
+    """Log probabilities of a letter given the letter before, smoothed towards the probabilities of the letter alone."""
 
     def __init__(self, counts: Counter[str]) -> None:
         alone, first = Counter[str](), Counter[str]()
@@ -202,24 +208,27 @@ def _pairs(acronyms: Iterable[str]) -> _Logarithms:
 
 
 def acronym_rows(snippets: Sequence[Snippet], *, alike: bool = True, seed: int = 0) -> list[Row]:
-    """A true and a false acronym for each text; false ones are pseudo acronyms and changed ones in turn."""
+    """Return two rows for each text, with a true and a false acronym; pseudo and mutated acronyms alternate.
+
+    With `alike`, false acronyms are drawn by how much they look like true ones, else uniformly.
+    """
     random = np.random.default_rng(seed)
-    letters = [letter for one in snippets for letter in one.acronym]
-    ways = {"pseudo": [pseudo_acronyms(one) for one in snippets]}
-    ways["mutated"] = [mutated_acronyms(one, letters, random) for one in snippets]
-    true = [one.acronym for one in snippets]
-    likeness = {way: Likeness(true, (one for some in found for one in some)) for way, found in ways.items()}
+    letters = [letter for snippet in snippets for letter in snippet.acronym]
+    candidates = {"pseudo": [pseudo_acronyms(snippet) for snippet in snippets]}
+    candidates["mutated"] = [mutated_acronyms(snippet, letters, random) for snippet in snippets]
+    true = [snippet.acronym for snippet in snippets]
+    likeness = {origin: Likeness(true, chain.from_iterable(lists)) for origin, lists in candidates.items()}
     rows: list[Row] = []
-    for number, place in enumerate(random.permutation(len(snippets)).tolist()):
-        way = "pseudo" if number % 2 == 0 and ways["pseudo"][place] else "mutated"
-        if not (candidates := ways[way][place]):
+    for number, index in enumerate(random.permutation(len(snippets)).tolist()):
+        origin = "pseudo" if number % 2 == 0 and candidates["pseudo"][index] else "mutated"
+        if not (acronyms := candidates[origin][index]):
             continue
-        weights = np.array([likeness[way].weight(one) if alike else 1.0 for one in candidates])
-        false = candidates[int(random.choice(len(candidates), p=weights / weights.sum()))]
-        rows += [_row(snippets[place], true[place], "gold"), _row(snippets[place], false, way)]
+        weights = np.array([likeness[origin].weight(acronym) if alike else 1.0 for acronym in acronyms])
+        false = acronyms[int(random.choice(len(acronyms), p=weights / weights.sum()))]
+        rows += [_row(snippets[index], true[index], "gold"), _row(snippets[index], false, origin)]
     return rows
 
 
-def _row(snippet: Snippet, acronym: str, way: str) -> Row:
-    label = "1" if way == "gold" else "0"
-    return {"text": acronym, "text_pair": snippet.text, "label": label, "doc": snippet.doc, "made": way}
+def _row(snippet: Snippet, acronym: str, origin: str) -> Row:
+    label = "1" if origin == "gold" else "0"
+    return {"text": acronym, "text_pair": snippet.text, "label": label, "doc": snippet.doc, "made": origin}

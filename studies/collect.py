@@ -1,10 +1,10 @@
-"""From what `endtask compare STUDY.yaml --results FOLDER` wrote to the rows that a page is made of.
+"""Turn the files of `endtask compare STUDY.yaml --results FOLDER` into the results file of a page.
 
     python -m studies.collect mix FOLDER [--runs runs/mix]     # then `make docs`
 
-FOLDER holds TASK.json for the tasks of the study, or TASK-ANYTHING.json where a task was trained in several parts. They
-are stored, packed, in benchmarks/results/raw/NAME, tested together with what is there already, and written to
-benchmarks/results/NAME.json. `--runs` adds what each run spent up to its best dev score (`studies.curves`).
+FOLDER holds TASK.json for each task of the study, or TASK-ANYTHING.json for the parts of a task. The files are packed
+into benchmarks/results/raw/NAME, tested together with the files stored before, and written to
+benchmarks/results/NAME.json. `--runs` adds the cost of each run up to its best dev score (`studies.curves`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from endtask.errors import InputError
 from endtask.experiments.record import read_record
 from endtask.experiments.spec import Study, TableSpec, read_study
 from studies.curves import write_curves
-from studies.judge import Compared, curve_rows, store, stored_files
 from studies.pages import mix, tartan
 from studies.pages.alignment import encoder_rows, few_shot_rows
+from studies.stored_results import Compared, curve_rows, store, stored_files
 
 Tree = dict[str, Any]
 STUDIES = Path(__file__).resolve().parent
@@ -30,14 +30,14 @@ STUDIES = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Template:
-    """How the results of some study files become one results file; task names are split into `keys` at hyphens."""
+    """How the results of some study files become one results file; task names are split at hyphens into `keys`."""
 
     studies: tuple[str, ...]
     keys: tuple[str, ...] = ("task",)
     pairs: Callable[[Compared], Iterable[Tree]] = lambda compared: ()
     against: Callable[[Compared], str] | None = None
     chained: tuple[str, ...] = ()
-    """Study files whose variants are each tested against the one before."""
+    """Study files in which each variant is tested against the one before."""
 
 
 TEMPLATES = {
@@ -49,7 +49,7 @@ TEMPLATES = {
 
 
 def collect(name: str, folder: Path | None, results: Path = RESULTS) -> Path:
-    """Store and test what is in a folder, together with what was stored before, and write the results file."""
+    """Store the files of a folder, test all stored files together, and write the results file."""
     template, raw = TEMPLATES[name], results / "raw" / name
     if folder is not None:
         files = sorted(folder.glob("*.json"))
@@ -100,7 +100,7 @@ def study_rows(template: Template, name: str, raw: Path) -> Iterable[Tree]:
 
 
 def tables_of(study: Study, task: str) -> dict[str, TableSpec]:
-    """Return the tables that a task has, or one of all variants."""
+    """Return the tables of a task; without tables in the study, a table of all variants."""
     if not study.tables:
         return {"": TableSpec(variants=tuple(study.variants), against=study.against)}
     return {name: table for name, table in study.tables.items() if table.tasks is None or task in table.tasks}
@@ -110,22 +110,24 @@ def titles(study: Study, table: TableSpec) -> dict[str, str]:
     """Return the variants and baselines of a table with their titles."""
     baselines = {"tfidf": "TF-IDF + logistic regression", "majority": "the largest class"}
     baselines["no_corpus"] = "the same encoder without corpus"
-    named = {name: spec.title or name for name, spec in study.variants.items()}
-    return {name: named.get(name, baselines.get(name, name)) for name in table.variants}
+    title_of = baselines | {name: spec.title or name for name, spec in study.variants.items()}
+    return {name: title_of.get(name, name) for name in table.variants}
 
 
 def main() -> None:
-    """Collect the results that the command line names."""
+    """Collect the results named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=(*TEMPLATES, "alignment"))
     parser.add_argument("folder", type=Path, nargs="?", help="results files; unset: test the stored ones again")
-    parser.add_argument("--runs", type=Path, help="the folder of the comparisons, for what they spent on the way")
-    given = parser.parse_args()
+    parser.add_argument(
+        "--runs", type=Path, help="the folder of the comparisons, for their costs up to the best dev score"
+    )
+    args = parser.parse_args()
     try:
-        if given.runs is not None:
-            write_curves(given.runs, RESULTS / "raw" / given.name)
-        alignment = given.name == "alignment"
-        print(collect_alignment(given.folder) if alignment else collect(given.name, given.folder))
+        if args.runs is not None:
+            write_curves(args.runs, RESULTS / "raw" / args.name)
+        alignment = args.name == "alignment"
+        print(collect_alignment(args.folder) if alignment else collect(args.name, args.folder))
     except InputError as error:
         parser.error(str(error))
 

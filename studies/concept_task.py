@@ -1,4 +1,4 @@
-"""CT: which words start and end a concept, from queries and sentences whose train and test share no content word."""
+"""Make the task CT (concept tagging): which words start and end a concept? Test shares no content word with train."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from endtask.io.tables import Row
 
 Splits = dict[str, list[Row]]
 STOP_WORDS = frozenset(Path(__file__).with_name("stop_words.txt").read_text(encoding="utf-8").split())
-"""The list that the tasks were made with; another list would make other tasks."""
+"""Another list would change the tasks."""
 _WORD = re.compile(r"[^\W_]+")
 
 
 def boundaries(tags: Sequence[str]) -> list[str]:
-    """BIO tags of any types as four classes; a word inside a concept is neither its start nor its end.
+    """Convert BIO tags of any types into four classes; a word inside a concept is neither its start nor its end.
 
     >>> boundaries(["B-city", "O", "B-artist", "I-artist", "I-artist"])
     ['both', 'none', 'start', 'none', 'end']
@@ -32,7 +32,7 @@ def boundaries(tags: Sequence[str]) -> list[str]:
 
 
 def content_words(tokens: Iterable[str]) -> set[str]:
-    """What train and test may not share: everything but stop words, signs and single letters.
+    """Return the words that train and test must not share: all but stop words, punctuation and single letters.
 
     >>> sorted(content_words(["What", "'s", "opinion-based", "in", "7"]))
     ['7', 'based', 'opinion']
@@ -43,10 +43,10 @@ def content_words(tokens: Iterable[str]) -> set[str]:
 
 
 def unique_rows(sources: Mapping[str, Iterable[Row]]) -> list[Row]:
-    """Every text once, with its concepts' ends as tags and its source; texts of stop words alone are left out."""
+    """Return each text once, with the ends of concepts as tags and its source; skip texts without content words."""
     rows: dict[str, Row] = {}
-    for source, found in sources.items():
-        for row in found:
+    for source, source_rows in sources.items():
+        for row in source_rows:
             text = " ".join(row["tokens"]).lower()
             if text not in rows and content_words(row["tokens"]):
                 rows[text] = {"tokens": row["tokens"], "tags": boundaries(row["tags"]), "source": source}
@@ -55,74 +55,73 @@ def unique_rows(sources: Mapping[str, Iterable[Row]]) -> list[Row]:
 
 @dataclass
 class Division:
-    """Which rows train may still have while test takes more and more words for itself."""
+    """The rows that train may use (`available`) while test takes more and more words (`test_words`)."""
 
     rows: Sequence[Row]
-    alive: np.ndarray = field(init=False)
-    taken: set[str] = field(default_factory=set)
+    available: np.ndarray = field(init=False)
+    test_words: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.alive = np.ones(len(self.rows), dtype=bool)
+        self.available = np.ones(len(self.rows), dtype=bool)
         self.words = [sorted(content_words(row["tokens"])) for row in self.rows]
         names, self.source_of = np.unique([row["source"] for row in self.rows], return_inverse=True)
         self.sources = [str(name) for name in names]
-        holders: dict[str, list[int]] = {}
-        for place, words in enumerate(self.words):
+        rows_with: dict[str, list[int]] = {}
+        for index, words in enumerate(self.words):
             for word in words:
-                holders.setdefault(word, []).append(place)
-        self._holders = {word: np.array(places) for word, places in holders.items()}
+                rows_with.setdefault(word, []).append(index)
+        self._rows_with = {word: np.array(indices) for word, indices in rows_with.items()}
 
-    def lost(self, place: int) -> np.ndarray:
-        """The rows that train loses if test takes this one, itself among them."""
-        new = [self._holders[word] for word in self.words[place] if word not in self.taken]
-        found: np.ndarray = np.unique(np.concatenate([np.array([place]), *new]))
-        return np.array(found[self.alive[found]])
+    def lost(self, index: int) -> np.ndarray:
+        """Return the rows that train loses if test takes this row, itself among them."""
+        sharing = [self._rows_with[word] for word in self.words[index] if word not in self.test_words]
+        indices: np.ndarray = np.unique(np.concatenate([np.array([index]), *sharing]))
+        return np.array(indices[self.available[indices]])
 
-    def cost(self, lost: np.ndarray) -> float:
-        """The same as a share of what each source has left, so that no source is used up for another."""
-        left = np.bincount(self.source_of[self.alive], minlength=len(self.sources))
-        gone = np.bincount(self.source_of[lost], minlength=len(self.sources))
-        return float((gone / np.maximum(left, 1)).sum())
+    def cost(self, index: int) -> float:
+        """Return the sum over sources of the share of available rows that train loses, so that no source runs out."""
+        available = np.bincount(self.source_of[self.available], minlength=len(self.sources))
+        lost = np.bincount(self.source_of[self.lost(index)], minlength=len(self.sources))
+        return float((lost / np.maximum(available, 1)).sum())
 
-    def give(self, place: int) -> None:
-        """Give a row to test."""
-        self.alive[self.lost(place)] = False
-        self.taken.update(self.words[place])
+    def take_for_test(self, index: int) -> None:
+        """Move a row to test."""
+        self.available[self.lost(index)] = False
+        self.test_words.update(self.words[index])
 
 
-def divide(rows: Sequence[Row], *, test: int, dev: int, train: int, handful: int = 50, seed: int = 0) -> Splits:
-    """`test` rows of each source, and up to `train` and `dev` of those that share no content word with them.
+def divide(rows: Sequence[Row], *, test: int, dev: int, train: int, draws: int = 50, seed: int = 0) -> Splits:
+    """Return `test` rows of each source, and up to `train` and `dev` rows that share no content word with them.
 
-    Test rows are drawn one by one, source after source: of a handful of random rows the one that costs train least is
-    taken. The best of all rows would leave train more, but they are odd ones, a few rare words each.
+    Sources take their test rows in turn: of `draws` random rows the one that costs train least. The best of all rows
+    would cost even less, but such rows are untypical: they have few words, and rare ones.
     """
     division, random = Division(rows), np.random.default_rng(seed)
-    tested: list[int] = []
-    for turn in range(test * len(division.sources)):
-        free = np.flatnonzero(division.source_of == turn % len(division.sources))
-        free = np.setdiff1d(free, tested)
+    test_indices: list[int] = []
+    for number in range(test * len(division.sources)):
+        source = number % len(division.sources)
+        free = np.setdiff1d(np.flatnonzero(division.source_of == source), test_indices)
         if not len(free):
-            source = division.sources[turn % len(division.sources)]
-            raise InputError(f"{source} has fewer than {test} rows for test")
-        drawn = random.choice(free, min(handful, len(free)), replace=False)
-        best = min(drawn.tolist(), key=lambda place: division.cost(division.lost(place)))
-        division.give(best)
-        tested.append(best)
-    return {**_learning_splits(division, dev, train, random), "test": [rows[place] for place in tested]}
+            raise InputError(f"{division.sources[source]} has fewer than {test} rows for test")
+        drawn = random.choice(free, min(draws, len(free)), replace=False)
+        best = min(drawn.tolist(), key=division.cost)
+        division.take_for_test(best)
+        test_indices.append(best)
+    return {**_train_and_dev(division, dev, train, random), "test": [rows[index] for index in test_indices]}
 
 
-def _learning_splits(division: Division, dev: int, train: int, random: np.random.Generator) -> Splits:
-    """Equal parts of every source, as test has; where little is left, dev and train share it in proportion."""
+def _train_and_dev(division: Division, dev: int, train: int, random: np.random.Generator) -> Splits:
+    """Return equal parts of every source; if a source has too few rows, dev and train share them in proportion."""
     splits: Splits = {"train": [], "dev": []}
     for number in range(len(division.sources)):
-        left = random.permutation(np.flatnonzero(division.alive & (division.source_of == number)))
-        share = min(dev, len(left) * dev // (dev + train))
-        splits["dev"] += [division.rows[place] for place in left[:share]]
-        splits["train"] += [division.rows[place] for place in left[share : share + train]]
+        available = random.permutation(np.flatnonzero(division.available & (division.source_of == number)))
+        size = min(dev, len(available) * dev // (dev + train))
+        splits["dev"] += [division.rows[index] for index in available[:size]]
+        splits["train"] += [division.rows[index] for index in available[size : size + train]]
     return splits
 
 
 def shared_words(splits: Splits) -> set[str]:
-    """Content words of test that train or dev have too; there are to be none."""
+    """Return the content words of test that train or dev contain; there should be none."""
     words = {name: {word for row in rows for word in content_words(row["tokens"])} for name, rows in splits.items()}
     return words["test"] & (words["train"] | words["dev"])

@@ -1,4 +1,4 @@
-"""What each run of a comparison spent up to its best dev score, and its last learned weights."""
+"""Collect the cost of each run of a comparison up to its best dev score, and its last learned weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from endtask.config import load_settings
 from endtask.io.run_layout import SETTINGS_FILE
 from endtask.io.stage_folder import read_manifest
 from endtask.training.metrics_file import read_metrics
-from studies.judge import CURVES
+from studies.stored_results import CURVES
 
 Tree = dict[str, Any]
 _WEIGHT = "weight/"
@@ -31,7 +31,7 @@ def write_curves(folder: Path, raw: Path) -> None:
 
 
 def curves_of(run: Path) -> Iterator[Tree]:
-    """Yield a row for each fine-tuning; pre-training counts up to the step that fine-tuning starts from."""
+    """Yield a row for each fine-tuning; pre-training costs count up to the step from which fine-tuning starts."""
     settings = load_settings(run / SETTINGS_FILE)
     score = f"dev/{settings.evaluate.metric}"
     stages = {name: read_manifest(run / name) for name in ("pretrain", "finetune")}
@@ -40,12 +40,12 @@ def curves_of(run: Path) -> Iterator[Tree]:
         return
     metrics = _metrics(run / "pretrain")
     weights = {key.removeprefix(_WEIGHT): row[key] for row in metrics for key in row if key.startswith(_WEIGHT)}
-    found: Tree = {}
+    best_pretraining: Tree = {}
     share = 1.0
     pretrained = stages["pretrain"] or {"seconds": 0.0, "counts": {}}
     if scores := _scores(metrics, score):
         step, best = _best(scores)
-        found = {"pretrain_step": step, "pretrain_dev": best}
+        best_pretraining = {"pretrain_step": step, "pretrain_dev": best}
         share = step / pretrained["counts"]["steps"] if settings.finetune.start_from == "best" else 1.0
     memory = max((stage or {}).get("gpu_bytes", 0) for stage in stages.values())
     seeds = sorted((run / "finetune").glob("seed-*"))
@@ -62,7 +62,7 @@ def curves_of(run: Path) -> Iterator[Tree]:
             "finetune_seed": int(seed.name.removeprefix("seed-")),
             "dev": best,
             "finetune_step": step,
-            **found,
+            **best_pretraining,
             **{name: round(cost, 2) for name, cost in costs.items()},
             "weights": weights,
             "gpu_bytes": memory,
@@ -79,5 +79,5 @@ def _scores(rows: list[Tree], score: str) -> list[tuple[int, float]]:
 
 
 def _best(scores: list[tuple[int, float]]) -> tuple[int, float]:
-    """Return the first of the highest."""
-    return max(scores, key=lambda each: (each[1], -each[0]))
+    """Return the first step with the highest score, and the score."""
+    return max(scores, key=lambda pair: (pair[1], -pair[0]))

@@ -1,14 +1,14 @@
 """Pre-train endtask-mini, a general English encoder of 256 x 4: filter, tokenizer, masked LM, Hugging Face files.
 
-    python -m studies.endtask_mini prepare DATA WORK        # CPU: filter the corpus, learn the tokenizer, pack tokens
-    python -m studies.endtask_mini split WORK PARTS         # to carry: the packed tokens in compressed parts
-    python -m studies.endtask_mini join PARTS... WORK       # and back, on the machine with the GPU
-    python -m studies.endtask_mini train WORK --steps N --seconds 540       # again with the same N to resume
-    python -m studies.endtask_mini save WORK FOLDER         # float16 weights, configuration, tokenizer
+    python -m studies.endtask_mini prepare DATA RUN         # CPU: filter the corpus, train the tokenizer, pack tokens
+    python -m studies.endtask_mini split RUN PARTS          # compress the packed tokens into parts for the transfer
+    python -m studies.endtask_mini join PARTS... RUN        # unpack them on the machine with the GPU
+    python -m studies.endtask_mini train RUN --steps N --seconds 540        # again with the same N to resume
+    python -m studies.endtask_mini save RUN FOLDER          # float16 weights, configuration, tokenizer
 
-DATA holds `tasks/NAME/{dev,test}.jsonl.zst` and the corpora. `train` stops at a checkpoint after `--seconds`, and a
-killed one loses what came after its last checkpoint; on a CPU the weights are those of an uninterrupted run. Rates are
-compared with `--probe NAME`, which has a folder of its own for checkpoints.
+DATA holds `tasks/NAME/{dev,test}.jsonl.zst` and the corpora. `train` stops at a checkpoint after `--seconds`; a killed
+process resumes from its last checkpoint. On a CPU the weights are those of an uninterrupted run. `--probe NAME` trains
+in another folder, to compare learning rates.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from endtask.weighting.equal import Equal
 CORPORA = ("corpus", "corpus_biomedical", "corpus_science")
 SEED = 0
 VOCABULARY, SPARE_ROWS = 15_552, 64
-"""Tokens, and vectors beyond them for the entity markers of tasks: 7.49 M parameters, 14.98 MB in half precision."""
+"""Tokens, and more vectors for the entity markers of tasks: 7.49 M parameters, 14.98 MB in half precision."""
 TOKENIZER_TEXTS = 200_000
 MAX_LENGTH = 512
-"""A passage fits whole; without padding, length costs little at this width."""
+"""Long enough for most passages; without padding, length costs little at this width."""
 HELD_OUT_EVERY = 2000
-"""One passage in so many is not trained on; its loss is measured at the end of each call."""
-PART_BYTES, PIECE_BYTES = 50 << 20, 30 << 20
-"""Compressed bytes of a part, and bytes of tokens that are compressed at once."""
+"""One passage in so many is held out; the loss on these passages is measured at the end of each call."""
+PART_BYTES, CHUNK_BYTES = 50 << 20, 30 << 20
+"""Compressed bytes of a part, and bytes of tokens that are compressed together."""
 _NAME, _BLOCK = "text", 5000
 
 
@@ -85,7 +85,7 @@ def settings_of(*, learning_rate: float, batch_tokens: int, size: str = "mini", 
 
 
 def evaluation_texts(tasks: Path) -> Iterator[str]:
-    """Yield every dev and test text of all tasks, with and without entity markers."""
+    """Yield the dev and test texts of all tasks, with and without entity markers."""
     for file in sorted(tasks.glob("*/*")):
         if not file.name.startswith(("dev.", "test.")):
             continue
@@ -98,8 +98,8 @@ def evaluation_texts(tasks: Path) -> Iterator[str]:
 
 
 def clean_texts(data: Path, corpora: Iterable[str], limit: int | None) -> tuple[list[str], dict[str, Any]]:
-    """Return the passages without duplicates and without evaluation texts, and counts of them."""
-    from endtask.retrieval.bm25.scan import Scanner, Terms  # Numba, which the machine with the GPU may not have
+    """Return the distinct passages without evaluation texts, and counts."""
+    from endtask.retrieval.bm25.scan import Scanner, Terms  # imports Numba, which the GPU machine may lack
     from endtask.retrieval.contamination import ContaminationFilter
 
     evaluation = sorted(set(evaluation_texts(data / "tasks")))
@@ -107,7 +107,7 @@ def clean_texts(data: Path, corpora: Iterable[str], limit: int | None) -> tuple[
     scanner = Scanner(Terms(["the"]), contamination.table)
     corpus = Corpus.read([data / name for name in corpora])
     documents = islice(corpus.documents(), limit)
-    kept: list[str] = []
+    texts: list[str] = []
     dropped: dict[str, int] = {}
     while block := list(islice(documents, _BLOCK)):
         suspects = scanner.scan([document.text for document in block]).suspects
@@ -115,7 +115,7 @@ def clean_texts(data: Path, corpora: Iterable[str], limit: int | None) -> tuple[
             if suspect and contamination.confirm(document.text):
                 dropped[document.source] = dropped.get(document.source, 0) + 1
             else:
-                kept.append(document.text)
+                texts.append(document.text)
     total = corpus.statistics.total
     counts = {
         "evaluation_texts": len(evaluation),
@@ -123,12 +123,12 @@ def clean_texts(data: Path, corpora: Iterable[str], limit: int | None) -> tuple[
         "duplicates": total.duplicates,
         "contaminated": sum(dropped.values()),
         "contaminated_by_source": dropped,
-        "characters": sum(map(len, kept)),
+        "characters": sum(map(len, texts)),
     }
-    return kept, counts
+    return texts, counts
 
 
-def prepare(data: Path, work: Path, corpora: Iterable[str], limit: int | None, vocabulary: int) -> None:
+def prepare(data: Path, run: Path, corpora: Iterable[str], limit: int | None, vocabulary: int) -> None:
     """Write `tokenizer/`, `train/`, `held_out/` and `counts.json`."""
     start = time.monotonic()
     texts, counts = clean_texts(data, corpora, limit)
@@ -136,67 +136,65 @@ def prepare(data: Path, work: Path, corpora: Iterable[str], limit: int | None, v
     tokenizer = train_tokenizer(
         texts, TokenizerSettings(vocab_size=vocabulary), MAX_LENGTH, most_texts=TOKENIZER_TEXTS, seed=SEED
     )
-    save_tokenizer(tokenizer, work / "tokenizer")
+    save_tokenizer(tokenizer, run / "tokenizer")
     held_out = texts[::HELD_OUT_EVERY]
     del texts[::HELD_OUT_EVERY]
     for name, part in (("train", texts), ("held_out", held_out)):
-        packed = pack_passages(part, tokenizer, MAX_LENGTH, work / name)
+        packed = pack_passages(part, tokenizer, MAX_LENGTH, run / name)
         counts[name] = {"passages": len(part), "texts": len(packed), "tokens": int(packed.lengths.sum())}
     counts |= {"vocabulary": len(tokenizer), "prepare_seconds": round(time.monotonic() - start, 1)}
-    write_json(work / "counts.json", counts)
+    write_json(run / "counts.json", counts)
     print(json.dumps(counts))
 
 
-def split(work: Path, parts: Path) -> None:
-    """Write the packed tokens as `part-NN.xz` of at most `PART_BYTES`, and all else as they are."""
+def split(run: Path, parts: Path) -> None:
+    """Write the packed tokens as `part-NN.xz` of at most `PART_BYTES`, and copy all other files into `rest/`."""
     parts.mkdir(parents=True, exist_ok=True)
-    tokens = np.memmap(work / "train" / "tokens.bin", dtype=np.uint8, mode="r")
+    tokens = np.memmap(run / "train" / "tokens.bin", dtype=np.uint8, mode="r")
     part, number = bytearray(), 0
     with ProcessPoolExecutor(2) as pool:
-        pieces = (tokens[start : start + PIECE_BYTES].tobytes() for start in range(0, len(tokens), PIECE_BYTES))
-        for packed in pool.map(_compress, pieces):
+        chunks = (tokens[start : start + CHUNK_BYTES].tobytes() for start in range(0, len(tokens), CHUNK_BYTES))
+        for packed in pool.map(_compress, chunks):
             if part and len(part) + len(packed) > PART_BYTES:
                 (parts / f"part-{number:02}.xz").write_bytes(part)
                 part, number = bytearray(), number + 1
             part += packed
     (parts / f"part-{number:02}.xz").write_bytes(part)
     for folder in ("train", "held_out", "tokenizer"):
-        for file in sorted((work / folder).iterdir()):
+        for file in sorted((run / folder).iterdir()):
             if (folder, file.name) != ("train", "tokens.bin"):
                 (parts / "rest" / folder).mkdir(parents=True, exist_ok=True)
                 copyfile(file, parts / "rest" / folder / file.name)
     print(json.dumps({file.name: file.stat().st_size for file in sorted(parts.glob("part-*.xz"))}))
 
 
-def _compress(piece: bytes) -> bytes:
-    return lzma.compress(piece, preset=2)
+def _compress(chunk: bytes) -> bytes:
+    return lzma.compress(chunk, preset=2)
 
 
-def join(parts: list[Path], work: Path) -> None:
-    """Write `train/tokens.bin` from all parts, and check that it is whole."""
-    shape = json.loads((work / "train" / "shape.json").read_text(encoding="utf-8"))
-    target = work / "train" / "tokens.bin"
+def join(parts: list[Path], run: Path) -> None:
+    """Write `train/tokens.bin` from all parts; raise `InputError` if a part is missing."""
+    shape = json.loads((run / "train" / "shape.json").read_text(encoding="utf-8"))
+    target = run / "train" / "tokens.bin"
     with open(target, "wb") as file:
         for part in sorted(parts, key=lambda path: path.name):
             with lzma.open(part) as stream:
                 while block := stream.read(1 << 24):
                     file.write(block)
-    wanted = shape["tokens"] * np.dtype(shape["dtype"]).itemsize
-    if target.stat().st_size != wanted:
-        raise InputError(
-            f"{target.stat().st_size:,} bytes of tokens instead of {wanted:,}: a part is missing", path=target
-        )
+    size, expected = target.stat().st_size, shape["tokens"] * np.dtype(shape["dtype"]).itemsize
+    if size != expected:
+        raise InputError(f"{size:,} bytes of tokens instead of {expected:,}: a part is missing", path=target)
 
 
-def build_phase(work: Path, settings: Settings, steps: int) -> Phase:
-    """Return masked LM on all packed texts."""
-    tokenizer = load_tokenizer(work / "tokenizer")
+def build_phase(run: Path, settings: Settings, steps: int) -> Phase:
+    """Return the phase of masked LM on all packed texts."""
+    tokenizer = load_tokenizer(run / "tokenizer")
     context = choose_device_context(settings)
     network = move(_new_network(tokenizer, settings), settings, context)
     network.set_dropout(settings.pretrain.dropout)
     stream = TextStream(
         _NAME,
-        PackedTexts(work / "train"),
+        PackedTexts(run / "train"),
         network,
         batch_size=settings.pretrain.batch_size,
         seed=derive(SEED, "data"),
@@ -226,17 +224,17 @@ class _TimeIsUp(Exception):
     pass
 
 
-def train(work: Path, folder: Path, settings: Settings, steps: int, seconds: float) -> dict[str, Any]:
-    """Train to the last step or until the time is up; writes and returns what this call did."""
+def train(run: Path, folder: Path, settings: Settings, steps: int, seconds: float) -> dict[str, Any]:
+    """Train to the last step or until the time is up; return a report and append it to `calls.jsonl`."""
     start = time.monotonic()
-    phase = build_phase(work, settings, steps)
+    phase = build_phase(run, settings, steps)
 
-    def stop_in_time() -> None:
+    def check_time() -> None:
         if time.monotonic() - start > seconds:
             raise _TimeIsUp
 
     try:
-        run_phase(phase, folder, label="endtask-mini", on_checkpoint=stop_in_time)
+        run_phase(phase, folder, label="endtask-mini", on_checkpoint=check_time)
     except _TimeIsUp:
         print("time is up: run again to resume", flush=True)
     phase.context.synchronize()
@@ -244,13 +242,13 @@ def train(work: Path, folder: Path, settings: Settings, steps: int, seconds: flo
     report = {
         "step": header["step"],
         "steps": steps,
-        "tokens": header["memory"]["tokens"],
-        "matmul_flops": header["memory"]["matmul_flops"],
+        "tokens": header["state"]["tokens"],
+        "matmul_flops": header["state"]["matmul_flops"],
         "seconds": round(time.monotonic() - start, 1),
         "learning_rate": phase.learning_rate,
         "batch": str(settings.pretrain.batch_size),
         "device": str(phase.context.device),
-        "held_out_loss": round(held_out_loss(phase.network, work, phase), 4),
+        "held_out_loss": round(held_out_loss(phase.network, run, phase), 4),
     }
     with open(folder / "calls.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(report) + "\n")
@@ -259,9 +257,9 @@ def train(work: Path, folder: Path, settings: Settings, steps: int, seconds: flo
 
 
 @torch.no_grad()
-def held_out_loss(network: Network, work: Path, phase: Phase) -> float:
-    """Return the masked-LM loss per masked token of the passages that are not trained on; masks are always the same."""
-    texts, tokenizer = PackedTexts(work / "held_out"), load_tokenizer(work / "tokenizer")
+def held_out_loss(network: Network, run: Path, phase: Phase) -> float:
+    """Return the masked-LM loss per masked token of the held-out passages, always with the same masks."""
+    texts, tokenizer = PackedTexts(run / "held_out"), load_tokenizer(run / "tokenizer")
     stream = TextStream("held_out", texts, network, batch_size=BatchSize.parse("64"), seed=SEED)
     masking = _masking(tokenizer, 0.15)
     total, count = 0.0, 0
@@ -275,26 +273,25 @@ def held_out_loss(network: Network, work: Path, phase: Phase) -> float:
     return total / count
 
 
-def save(work: Path, folder: Path, target: Path, size: str = "mini") -> None:
+def save(run: Path, folder: Path, target: Path, size: str = "mini") -> None:
     """Write the last checkpoint as Hugging Face files in half precision."""
-    tokenizer = load_tokenizer(work / "tokenizer")
+    tokenizer = load_tokenizer(run / "tokenizer")
     network = _new_network(
         tokenizer, settings_of(learning_rate=1e-3, batch_tokens=MAX_LENGTH * 2, size=size, device="cpu")
     )
     tensors, header = load_tensors(folder / CHECKPOINT)
     network.load_state_dict({name[8:]: value for name, value in tensors.items() if name.startswith("network/")})
-    with torch.no_grad():  # training has made the vectors of no token alike; markers start from different ones
+    with torch.no_grad():  # training does not change the spare vectors; markers need different random vectors
         spare = network.embeddings[len(tokenizer) :]
         spare.copy_(torch.randn(spare.shape, generator=torch.Generator().manual_seed(SEED)) * network.embeddings.std())
     target.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as scratch:
         save_masked_lm(network, Path(scratch))
-        weights = {
-            name: value.to(torch.float16) for name, value in load_file(Path(scratch) / "model.safetensors").items()
-        }
+        tensors = load_file(Path(scratch) / "model.safetensors")
+        weights = {name: value.to(torch.float16) for name, value in tensors.items()}
         config = json.loads((Path(scratch) / "config.json").read_text(encoding="utf-8"))
-    if broken := [name for name, value in weights.items() if not value.isfinite().all()]:
-        raise InputError(f"{broken[0]} holds numbers too large for half precision", path=target)
+    if overflowing := [name for name, value in weights.items() if not value.isfinite().all()]:
+        raise InputError(f"{overflowing[0]} holds numbers too large for half precision", path=target)
     for key in ("dtype", "torch_dtype"):
         if key in config:
             config[key] = "float16"
@@ -302,7 +299,7 @@ def save(work: Path, folder: Path, target: Path, size: str = "mini") -> None:
         config.pop(key, None)
     write_json(target / "config.json", config)
     save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
-    (target / "model.safetensors").chmod(0o644)  # the library writes it for its owner alone
+    (target / "model.safetensors").chmod(0o644)  # the library makes it readable for its owner alone
     tokenizer.model_input_names = list(network.architecture.input_names)
     save_tokenizer(tokenizer, target)
     size_in_mb = (target / "model.safetensors").stat().st_size / 1e6
@@ -310,51 +307,56 @@ def save(work: Path, folder: Path, target: Path, size: str = "mini") -> None:
     print(json.dumps({"step": header["step"], "parameters": parameters, "megabytes": round(size_in_mb, 2)}))
 
 
-def main() -> None:
-    """Do the step that the command line names."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     steps = parser.add_subparsers(dest="step", required=True)
-    one = steps.add_parser("prepare")
-    one.add_argument("data", type=Path)
-    one.add_argument("work", type=Path)
-    one.add_argument("--corpora", nargs="+", default=CORPORA)
-    one.add_argument("--limit", type=int, help="read so many passages at most: for a rehearsal")
-    one.add_argument("--vocabulary", type=int, default=VOCABULARY)
-    one = steps.add_parser("split")
-    one.add_argument("work", type=Path)
-    one.add_argument("parts", type=Path)
-    one = steps.add_parser("join")
-    one.add_argument("parts", type=Path, nargs="+")
-    one.add_argument("work", type=Path)
-    one = steps.add_parser("train")
-    one.add_argument("work", type=Path)
-    one.add_argument("--steps", type=int, required=True)
-    one.add_argument("--seconds", type=float, default=float("inf"))
-    one.add_argument("--learning-rate", type=float, default=2e-3)
-    one.add_argument("--batch-tokens", type=int, default=131_072)
-    one.add_argument("--size", default="mini")
-    one.add_argument("--device", default="auto")
-    one.add_argument("--probe", default="", help="a name: checkpoints and curves go to a folder of their own")
-    one = steps.add_parser("save")
-    one.add_argument("work", type=Path)
-    one.add_argument("folder", type=Path)
-    one.add_argument("--size", default="mini")
-    given = parser.parse_args()
+    step = steps.add_parser("prepare")
+    step.add_argument("data", type=Path)
+    step.add_argument("run", type=Path)
+    step.add_argument("--corpora", nargs="+", default=CORPORA)
+    step.add_argument("--limit", type=int, help="read so many passages at most: for a trial")
+    step.add_argument("--vocabulary", type=int, default=VOCABULARY)
+    step = steps.add_parser("split")
+    step.add_argument("run", type=Path)
+    step.add_argument("parts", type=Path)
+    step = steps.add_parser("join")
+    step.add_argument("parts", type=Path, nargs="+")
+    step.add_argument("run", type=Path)
+    step = steps.add_parser("train")
+    step.add_argument("run", type=Path)
+    step.add_argument("--steps", type=int, required=True)
+    step.add_argument("--seconds", type=float, default=float("inf"))
+    step.add_argument("--learning-rate", type=float, default=2e-3)
+    step.add_argument("--batch-tokens", type=int, default=131_072)
+    step.add_argument("--size", default="mini")
+    step.add_argument("--device", default="auto")
+    step.add_argument("--probe", default="", help="write checkpoints and curves to a folder of this name")
+    step = steps.add_parser("save")
+    step.add_argument("run", type=Path)
+    step.add_argument("folder", type=Path)
+    step.add_argument("--size", default="mini")
+    return parser
+
+
+def main() -> None:
+    """Run the step named on the command line."""
+    parser = _parser()
+    args = parser.parse_args()
     try:
-        if given.step == "prepare":
-            prepare(given.data, given.work, given.corpora, given.limit, given.vocabulary)
-        elif given.step == "split":
-            split(given.work, given.parts)
-        elif given.step == "join":
-            join(given.parts, given.work)
-        elif given.step == "train":
+        if args.step == "prepare":
+            prepare(args.data, args.run, args.corpora, args.limit, args.vocabulary)
+        elif args.step == "split":
+            split(args.run, args.parts)
+        elif args.step == "join":
+            join(args.parts, args.run)
+        elif args.step == "train":
             settings = settings_of(
-                learning_rate=given.learning_rate, batch_tokens=given.batch_tokens, size=given.size, device=given.device
+                learning_rate=args.learning_rate, batch_tokens=args.batch_tokens, size=args.size, device=args.device
             )
-            folder = given.work / f"probe-{given.probe}" if given.probe else given.work / "run"
-            train(given.work, folder, settings, given.steps, given.seconds)
+            folder = args.run / (f"probe-{args.probe}" if args.probe else "run")
+            train(args.run, folder, settings, args.steps, args.seconds)
         else:
-            save(given.work, given.work / "run", given.folder, given.size)
+            save(args.run, args.run / "run", args.folder, args.size)
     except InputError as error:
         parser.error(str(error))
 

@@ -1,4 +1,4 @@
-"""Rows of results files as Markdown tables, the same for all pages."""
+"""Format rows of results files as Markdown tables, alike for all pages."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
-from studies.judge import add_holm
+from studies.stored_results import add_holm
 
 Tree = dict[str, Any]
 
 
-def select(rows: Iterable[Tree], **wanted: object) -> list[Tree]:
+def select(rows: Iterable[Tree], **values: object) -> list[Tree]:
     """Return the rows that have all of these values.
 
     >>> select([{"kind": "run"}, {"kind": "cell", "task": "a"}], kind="cell", task="a")
     [{'kind': 'cell', 'task': 'a'}]
     """
-    return [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
+    return [row for row in rows if all(row.get(key) == value for key, value in values.items())]
 
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
@@ -66,13 +66,13 @@ def pairs_table(rows: Iterable[Tree], head: str) -> list[str]:
 
 
 def cost_to_best(rows: Sequence[Tree], variants: Sequence[Tree]) -> list[str]:
-    """Return what each variant spent up to its best dev score, and its last learned weights, as a list."""
+    """Return a list of each variant's cost up to its best dev score, and its last learned weights."""
     lines = []
     for variant in variants:
-        if found := select(rows, cell=variant["cell"]):
-            flops, seconds = (fmean(row[f"{cost}_to_best"] for row in found) for cost in ("flops", "seconds"))
-            names = sorted({name for row in found for name in row["weights"]})
-            means = {name: fmean(row["weights"].get(name, 0.0) for row in found) for name in names}
+        if curves := select(rows, cell=variant["cell"]):
+            flops, seconds = (fmean(row[f"{cost}_to_best"] for row in curves) for cost in ("flops", "seconds"))
+            names = sorted({name for row in curves for name in row["weights"]})
+            means = {name: fmean(row["weights"].get(name, 0.0) for row in curves) for name in names}
             weights = ", ".join(f"{name} {_weight(value)}" for name, value in means.items())
             line = f"- {variant['title']}: best on dev after {flops:.2g} FLOPs, {seconds:.0f} s"
             lines.append(line + (f"; last weights: {weights}" if weights else ""))
@@ -89,7 +89,7 @@ def lead(row: Tree) -> str:
 
 
 def is_clear(row: Tree) -> bool:
-    """Return whether Holm's p is below .05 and the interval, where there is one, leaves out 0.
+    """Return whether Holm's p is below .05 and the interval, if there is one, leaves out 0.
 
     >>> is_clear({"p_holm": 0.01}), is_clear({"p_holm": 0.01, "interval": [-0.1, 0.4]})
     (True, False)
@@ -147,5 +147,5 @@ def _weight(value: float) -> str:
 
 
 def _shown(row: Tree, name: str, form: str) -> str:
-    """Return a value, or nothing if it is missing or 0."""
+    """Return a formatted value, an empty string if it is missing or 0."""
     return form.format(row[name]) if row.get(name) else ""

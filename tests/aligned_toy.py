@@ -20,7 +20,7 @@ LONGEST = 48 + ADDED_TOKENS
 
 
 def make_documents(count: int = 12, *, seed: int = 0, sentences: int = 4, titles: bool = True) -> list[Document]:
-    """Documents of several sentences, each with a link to one to three words."""
+    """Return documents of several sentences, each with a link to one to three words."""
     random = np.random.default_rng(seed)
     return [_document(number, sentences, titles, random) for number in range(count)]
 
@@ -41,16 +41,16 @@ def _document(number: int, sentences: int, titles: bool, random: np.random.Gener
 
 
 def linked_rows(count: int = 30) -> list[dict[str, Any]]:
-    """Documents as rows of a corpus file."""
+    """Return documents as rows of a corpus file."""
     return [
-        {"text": one.text, "title": one.title, "links": [list(link) for link in one.links]}
-        for one in make_documents(count)
+        {"text": document.text, "title": document.title, "links": [list(link) for link in document.links]}
+        for document in make_documents(count)
     ]
 
 
 @cache
 def make_tokenizer(kind: str = "wordpiece") -> PreTrainedTokenizerFast:
-    """A tokenizer of one kind that cuts many of the words."""
+    """Return a tokenizer of a kind that splits many of the words."""
     texts = [document.text for document in make_documents(40)]
     settings = TokenizerSettings(
         kind=kind, vocab_size=400 if kind == "bpe" else 90, entity_markers=("[[", "]]", "<<", ">>")
@@ -59,5 +59,5 @@ def make_tokenizer(kind: str = "wordpiece") -> PreTrainedTokenizerFast:
 
 
 def make_aligned(folder: Path, count: int = 12, *, kind: str = "wordpiece", seed: int = 0) -> AlignedTexts:
-    """Packed documents."""
+    """Return packed documents."""
     return pack_aligned(make_documents(count, seed=seed), make_tokenizer(kind), LONGEST, folder)

@@ -1,4 +1,4 @@
-"""What every test shares: no network, one thread, and the way to the sample data."""
+"""Fixtures and settings of all tests: no network, one thread, the sample data."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import settings
 
 from tests.toy_run import toy_settings, write_toy
 
-# Set before any test imports torch or transformers. One thread each, as `make test` runs a process per core,
-# and as the same bits are promised for the same number of threads only.
+# Set before any test imports torch or transformers. One thread, since `make test` runs a process per core, and since
+# equal bits are promised for equal numbers of threads only.
 os.environ.update(
     HF_HUB_OFFLINE="1",
     TRANSFORMERS_OFFLINE="1",
@@ -28,8 +28,7 @@ os.environ.update(
     TOKENIZERS_PARALLELISM="false",
 )
 
-# `make test` draws the same examples at every run. `make fuzz` draws new and many ones; tests that set a lower
-# `max_examples` are the slow ones.
+# `make test` always draws the same examples. `make fuzz` draws many new examples; slow tests set a lower `max_examples`.
 settings.register_profile("test", derandomize=True, max_examples=50, deadline=None)
 settings.register_profile("fuzz", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
@@ -39,7 +38,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(autouse=True)
 def loud() -> None:
-    """Whatever an earlier test silenced speaks again."""
+    """Undo `set_quiet` of an earlier test."""
     from endtask.progress import set_quiet
 
     set_quiet(False)
@@ -47,10 +46,10 @@ def loud() -> None:
 
 @pytest.fixture(autouse=True)
 def same_kernels() -> Iterator[None]:
-    """On a CPU without bfloat16, torch's first product in it turns oneDNN off for all that follows in the process."""
+    """Enable oneDNN again: on a CPU without bfloat16, torch's first product in it disables oneDNN for the process."""
     yield
     torch = sys.modules.get("torch")
-    if hasattr(torch, "_C"):  # a test may put an object of its own there
+    if hasattr(torch, "_C"):  # a test may replace the module
         torch._C._set_mkldnn_enabled(True)
 
 
@@ -76,10 +75,10 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of sample tasks and corpora beside the checkout."""
+    """The folder of sample tasks and corpora next to the checkout."""
     folder = REPOSITORY.parent / "shared" / "data"
     if not folder.is_dir():
-        pytest.skip("the sample data (../shared/data beside the checkout) is not on this machine")
+        pytest.skip("the sample data (../shared/data next to the checkout) is not on this machine")
     return folder
 
 
@@ -91,7 +90,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def toy_pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with text pairs; read only."""
+    """A folder with a toy task of text pairs and a corpus; read only."""
     return _made_once(tmp_path_factory, "toy-pairs", lambda folder: write_toy(folder, pairs=True))
 
 
@@ -115,7 +114,7 @@ def finished_pair_run(toy_pairs: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 def _made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """Make a folder once for all processes of pytest-xdist, whose own folders have the same parent."""
+    """Make a folder once for all processes of pytest-xdist, whose folders have the same parent."""
     root = tmp_path_factory.getbasetemp()
     shared = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / f"shared-{name}"
     shared.mkdir(exist_ok=True)
@@ -128,12 +127,12 @@ def _made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callab
 
 @pytest.fixture
 def own_run(finished_run: Path, tmp_path: Path) -> Path:
-    """A copy of the finished run, to do with as a test likes."""
+    """A copy of the finished run that a test may change."""
     return Path(shutil.copytree(finished_run, tmp_path / "run"))
 
 
 class Answer(NamedTuple):
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -141,13 +140,13 @@ class Answer(NamedTuple):
 
     @property
     def errors(self) -> list[str]:
-        """The lines on standard error but for warnings, which are told even when quiet."""
+        """The lines on standard error without warnings, which are printed even with `-q`."""
         return [line for line in self.err.splitlines() if not line.startswith("warning: ")]
 
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
-    """Give the command line some arguments, in this process."""
+    """Run the command line with some arguments, in this process."""
     from endtask.cli.main import main
 
     def call(*arguments: object) -> Answer:
@@ -160,5 +159,5 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
     return call
 
 
-# The search for doctests would import the plug-ins, and so register them for all other tests.
+# The search for doctests would import the plug-ins and register them for all other tests.
 collect_ignore_glob = ["extending/plugin_*.py"]

@@ -1,4 +1,4 @@
-"""The folder of a run that stopped after `select`, written by hand and scored by bm25s."""
+"""The folder of a run that ended after `select`, written without endtask's stages and scored by bm25s."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def write_run(
     documents: Sequence[Document],
     examples: Sequence[Example],
     *,
-    kept: Collection[int],
+    selected: Collection[int],
     top_k: int = 5,
-    asked_by_kept: int = 20,
+    queries_stored: int = 20,
 ) -> Path:
-    """Write what `read`, `retrieve` and `select` leave; `kept` are the positions of the selected passages."""
+    """Write the folders of `read`, `retrieve` and `select`; `selected` are positions of passages."""
     passages = [words_of(document.text) for document in documents]
     queries: dict[tuple[str, ...], list[str]] = {}
     for example in examples:
         queries.setdefault(tuple(words_of(example.text)), []).append(example.id)
     queries.pop((), None)
-    retrieved = _retrieved(documents, passages, queries, top_k, asked_by_kept)
+    retrieved = _retrieved(documents, passages, queries, top_k, queries_stored)
     counts = {
         "passages": len(retrieved),
         "passages_scored": len(documents),
@@ -50,12 +50,12 @@ def write_run(
         manifest = {"fingerprint": stage, "status": "finished", "counts": counts if stage == "retrieve" else {}}
         (folder / stage / MANIFEST).write_text(json.dumps(manifest))
     (folder / SETTINGS_FILE).write_text("")
-    rows = [{"id": one.id, "text": one.text, "label": one.label} for one in examples]
+    rows = [{"id": example.id, "text": example.text, "label": example.label} for example in examples]
     (folder / "read" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     dev = {"id": "dev-0", "text": "never asks", "label": "food"}
     (folder / "read" / "dev.jsonl").write_text(json.dumps(dev) + "\n", encoding="utf-8")
     write_selection(folder / "retrieve" / RETRIEVED, retrieved)
-    write_selection(folder / "select" / SELECTION, [item for item in retrieved if item.position in kept])
+    write_selection(folder / "select" / SELECTION, [item for item in retrieved if item.position in selected])
     _write_words(folder / "retrieve", passages, queries)
     return folder
 
@@ -65,30 +65,30 @@ def _retrieved(
     passages: list[list[str]],
     queries: dict[tuple[str, ...], list[str]],
     top_k: int,
-    asked_by_kept: int,
+    queries_stored: int,
 ) -> list[Selected]:
-    """The passages that somebody asked for, in corpus order, ranked query by query."""
+    """Return the passages that match a query, in corpus order, ranked query by query."""
     scorer = bm25s.BM25(method="lucene", k1=K1, b=B)
     scorer.index(passages, show_progress=False)
-    asked: dict[int, list[tuple[int, float, int]]] = {}
+    matches: dict[int, list[tuple[int, float, int]]] = {}
     for number, words in enumerate(queries):
         known = [word for word in words if any(word in passage for passage in passages)]
         scores = scorer.get_scores(known) if known else np.zeros(len(passages))
-        order = [place for place in np.argsort(-scores, kind="stable")[:top_k].tolist() if scores[place] > 0]
-        for rank, place in enumerate(order, start=1):
-            asked.setdefault(place, []).append((rank, -float(scores[place]), number))
+        order = [position for position in np.argsort(-scores, kind="stable")[:top_k].tolist() if scores[position] > 0]
+        for rank, position in enumerate(order, start=1):
+            matches.setdefault(position, []).append((rank, -float(scores[position]), number))
     ids = list(queries.values())
     return [
         Selected(
-            document=documents[place],
-            position=place,
+            document=documents[position],
+            position=position,
             rank=min(entries)[0],
             score=-min(entries)[1],
             matched_count=sum(len(ids[number]) for _, _, number in entries),
-            matched_queries=tuple(one for _, _, number in sorted(entries) for one in ids[number])[:asked_by_kept],
+            matched_queries=tuple(name for _, _, number in sorted(entries) for name in ids[number])[:queries_stored],
             reason="best_rank",
         )
-        for place, entries in sorted(asked.items())
+        for position, entries in sorted(matches.items())
     ]
 
 
@@ -100,5 +100,5 @@ def _write_words(folder: Path, passages: list[list[str]], queries: dict[tuple[st
 
 
 def write_columns(path: Path, row_group_size: int = 2, **columns: list[Any]) -> None:
-    """Write a table in small row groups, so that reading has several to look into."""
+    """Write a table in small row groups, so that readers must read several."""
     parquet.write_table(arrow.table(columns), path, row_group_size=row_group_size)

@@ -1,4 +1,4 @@
-"""Stages that cost nothing: real run folders with made-up figures in them."""
+"""Stages without training: real run folders with made-up numbers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Made = dict[str, Path]
 
 
 class StubStages:
-    """Stands in for all stages but `read` and for reports; notes every call as `RUN stage`.
+    """Replaces all stages except `read`, and reports; records every call as `RUN stage`.
 
-    What is learned is left to those who know what they need of it: `dev_score` and what else they write.
+    Subclasses define `dev_score` and write the other files that their tests need.
     """
 
     def __init__(self) -> None:
@@ -37,15 +37,15 @@ class StubStages:
         return self
 
     def of(self, stage: str) -> list[str]:
-        """The runs in which a stage was done."""
+        """Return the runs in which a stage was done."""
         return [call.split(" ")[0] for call in self.calls if call.endswith(f" {stage}")]
 
     def name_of(self, run: Path) -> str:
-        """What a run is called."""
+        """Return the name of a run."""
         return run.name
 
     def dev_score(self, data: RunData, seed: int, folder: Path) -> float:
-        """What fine-tuning with a seed comes to; the folder is the seed's."""
+        """Return the dev score of fine-tuning with a seed; `folder` is the seed's."""
         raise NotImplementedError
 
     def _stub(self, name: str) -> Callable[[RunData, StageFolder, Made], dict[str, Any]]:
@@ -66,8 +66,8 @@ class StubStages:
         return {"corpus": {"bytes": 100}}
 
     def _select(self, data: RunData, folder: Path) -> dict[str, Any]:
-        kept = 0 if not data.settings.select.part.selects else 50
-        return {"passages": kept, "bytes": kept, "share_of_corpus": 0.5}
+        selected = 0 if not data.settings.select.part.selects else 50
+        return {"passages": selected, "bytes": selected, "share_of_corpus": 0.5}
 
     def _pack(self, data: RunData, folder: Path) -> dict[str, Any]:
         (folder / "tokenizer").mkdir()
@@ -106,5 +106,5 @@ def _cost(tokens: int) -> dict[str, float]:
 
 
 def toy(data: Path, output: Path, **changes: Any) -> Settings:
-    """Settings over the toy data; no device is named, since asking for one imports PyTorch."""
+    """Return settings over the toy data without a device, since naming one imports PyTorch."""
     return resolve(toy_settings(data, output, **{"device": "auto", **changes}))

@@ -1,4 +1,4 @@
-"""The one line a user sees."""
+"""The one-line error of a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports go one way: a folder imports only folders below it, and modules never import each other in a circle."""
+"""Imports go one way: each folder of the package imports only folders below it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ ORDER = (
     "__main__",
     "cli",
     "__init__",
+    "sklearn",
     "demo",
+    "api",
     "experiments",
     "bundle",
     "pipeline",

@@ -1,4 +1,4 @@
-"""What a waiting person sees, on standard error only."""
+"""Progress bars and messages, on standard error only."""
 
 from __future__ import annotations
 

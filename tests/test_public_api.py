@@ -1,4 +1,4 @@
-"""The dozen names a library user meets, used the way the README uses them."""
+"""The public names, used like in the README."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def test_run_and_load(toy: Path, tmp_path: Path, finished_run: Path) -> None:
     assert result.score is not None
     assert 0 <= result.score <= 1
     assert results(result.folder) == results(finished_run)  # same settings, same bits
-    prediction = endtask.load(result.folder).predict(["soup bread salt"])[0]
-    assert prediction.label in ("food", "space", "sport")
-    assert prediction.probability == max(prediction.probabilities.values())
+    model = endtask.load(result.folder)
+    label, probabilities = model.predict("soup bread salt"), model.predict_proba("soup bread salt")
+    assert label == model.classes_[probabilities.argmax()]
+    assert tuple(model.classes_) == ("food", "space", "sport")
 
 
 def test_resolved_settings_as_plain_json(finished_run: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Random streams from a seed and a place."""
+"""Random streams from a seed and a path of names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code uses the field's words: none of the private words of docs/glossary.md names anything."""
+"""The code uses the field's words: no name contains a private word of docs/glossary.md."""
 
 from __future__ import annotations
 

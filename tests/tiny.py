@@ -1,4 +1,4 @@
-"""Texts, tokenizer and networks small enough to train inside a test."""
+"""Texts, a tokenizer and networks small enough to train in a test."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ WORDS = [
 
 
 def make_texts(count: int, *, seed: int = 0, longest: int = 12) -> list[str]:
-    """Texts of 1 to `longest` random words."""
+    """Return texts of 1 to `longest` random words."""
     random = np.random.default_rng(seed)
     return [" ".join(random.choice(WORDS, size=random.integers(1, longest + 1))) for _ in range(count)]
 
 
 @cache
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer of about a hundred tokens."""
+    """Return a tokenizer of about a hundred tokens."""
     return train_tokenizer(make_texts(100), TokenizerSettings(vocab_size=100), MAX_LENGTH)
 
 
 def make_packed(folder: Path, count: int = 24, *, seed: int = 0, pairs: bool = False) -> PackedTexts:
-    """Packed task texts, or pairs of them."""
+    """Return packed task texts, or pairs of them."""
     firsts, seconds = make_texts(count, seed=seed, longest=6), make_texts(count, seed=seed + 1, longest=6)
     texts = [(first, second if pairs else None) for first, second in zip(firsts, seconds, strict=True)]
     return pack_examples(texts, make_tokenizer(), MAX_LENGTH, folder)
 
 
 def make_network(architecture: str = "lean", *, seed: int = 0, dropout: float = 0.0, tlm_head: bool = False) -> Network:
-    """A network of about ten thousand weights."""
+    """Return a network of about ten thousand weights."""
     tokenizer = make_tokenizer()
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 32}
     return build_network(
@@ -82,7 +82,7 @@ def make_network(architecture: str = "lean", *, seed: int = 0, dropout: float = 
 
 
 def shake(network: Network) -> Network:
-    """Move all weights far from their first values, biases included, so that a mix-up of weights shows."""
+    """Move all weights and biases far from their initial values, so that swapped weights change results."""
     random = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -91,16 +91,16 @@ def shake(network: Network) -> Network:
 
 
 def make_masking(probability: float = 0.3) -> Masking:
-    """Masking for the tiny tokenizer."""
+    """Return the masking of the tiny tokenizer."""
     tokenizer = make_tokenizer()
     return Masking(probability, tokenizer.mask_token_id, len(tokenizer), tuple(tokenizer.all_special_ids))
 
 
 def make_labels(count: int = 24) -> np.ndarray:
-    """A label for each packed text."""
+    """Return a label for each packed text."""
     return np.arange(count, dtype=np.int64) % len(LABELS)
 
 
 def by_itself(batch: TextBatch) -> TextBatch:
-    """The batch as if its stream had no other: its mean loss counts as it is."""
+    """Return the batch as the only one of its stream, so that its mean loss is not scaled."""
     return replace(batch, text_share=1.0, token_share=1.0)

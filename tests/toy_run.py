@@ -1,4 +1,4 @@
-"""A toy task, a toy corpus and settings so small that a whole run takes a second or two."""
+"""A toy task, a toy corpus and settings of a run that takes a second or two."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write_toy(folder: Path, *, pairs: bool = False) -> Path:
 
 
 def toy_settings(data: Path, output: Path, **changes: Any) -> dict[str, Any]:
-    """Plain settings for a run over the toy data; `changes` replace whole keys at the top."""
+    """Return plain settings of a run over the toy data; `changes` replace top-level keys."""
     return {
         "output_dir": str(output),
         "budget": "6steps",
@@ -72,12 +72,11 @@ def write_settings(path: Path, data: Path, output: Path, **changes: Any) -> Path
 
 
 def hashes(folder: Path, *patterns: str) -> dict[str, str]:
-    """The content of every file below a folder (or of those that match), by name."""
+    """Return hashes of the files below a folder, or of those that match a pattern, by name."""
     files = {file for pattern in patterns or ("**/*",) for file in folder.glob(pattern) if file.is_file()}
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(files)}
 
 
 def results(run: Path) -> dict[str, str]:
-    """Hashes of all that a run is for: weights, tokenizer, predictions, scores and curves (no manifests: they time)."""
-    found = hashes(run, *RESULTS)
-    return {name: value for name, value in found.items() if not name.endswith("manifest.json")}
+    """Return hashes of a run's weights, tokenizer, predictions, scores and curves, without manifests (they have times)."""
+    return {name: value for name, value in hashes(run, *RESULTS).items() if not name.endswith("manifest.json")}

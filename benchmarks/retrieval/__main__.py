@@ -2,8 +2,8 @@
 
     .venv/bin/python -m benchmarks.retrieval [--scratch FOLDER] [--engines ...] [--sizes ...] [--tasks ...]
 
-Every finished measurement is noted in the scratch folder, so a killed benchmark goes on where it stopped. The results
-file is written when all measurements are there. Linux only; nothing else should run meanwhile.
+Finished measurements are stored in the scratch folder, so that a killed benchmark resumes. The results file is written
+when all measurements are finished. Linux only; nothing else should run at the same time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.results_file import write_results
 from benchmarks.retrieval.engines import ENGINES, PACKAGES
-from benchmarks.retrieval.measure import Bench, EngineFailed
+from benchmarks.retrieval.measure import EngineFailed, Runner
 from benchmarks.retrieval.page import compare, summarize
 from benchmarks.retrieval.plan import REPEATS, Journal, Measurement, Row, all_sizes, all_tasks, plan, whole_plan
 
@@ -24,44 +24,44 @@ COMMAND = "python -m benchmarks.retrieval"
 
 
 def main() -> None:
-    """Do what is asked for and not yet done, then write the results if nothing is missing."""
-    given = _arguments()
-    bench = Bench(given.data.resolve(), given.scratch.resolve())
-    journal = Journal(bench.scratch / "measurements.jsonl")
-    if given.again:
-        journal.forget(given.again)
-    failed = _measure_all(bench, journal, plan(given.engines, given.sizes, given.tasks, given.repeats))
+    """Run the missing measurements of the command line, and write the results if all measurements are finished."""
+    args = _arguments()
+    runner = Runner(args.data.resolve(), args.scratch.resolve())
+    journal = Journal(runner.scratch / "measurements.jsonl")
+    if args.again:
+        journal.forget(args.again)
+    failed = _measure_all(runner, journal, plan(args.engines, args.sizes, args.tasks, args.repeats))
     for measurement, reason in failed.items():
         print(f"failed: {measurement} ({reason})")
     missing = [measurement for measurement in whole_plan() if measurement not in journal.rows()]
     if missing:
         print(f"no results written: {len(missing)} measurements are missing, the first of them: {missing[0]}")
     else:
-        print(_write(bench, journal))
+        print(_write(runner, journal))
     raise SystemExit(1 if failed else 0)
 
 
-def _measure_all(bench: Bench, journal: Journal, wanted: list[Measurement]) -> dict[Measurement, str]:
-    """Measure what is not in the journal; an engine that fails does not keep the others from being measured."""
+def _measure_all(runner: Runner, journal: Journal, planned: list[Measurement]) -> dict[Measurement, str]:
+    """Run the measurements that are not in the journal; return those that failed, with the reasons."""
     failed: dict[Measurement, str] = {}
-    for number, measurement in enumerate(wanted, start=1):
+    for number, measurement in enumerate(planned, start=1):
         if measurement in journal.rows():
             continue
         try:
-            statistics = bench.measure(measurement)
+            statistics = runner.measure(measurement)
         except EngineFailed as error:
             failed[measurement] = str(error)
             continue
         journal.add(measurement, statistics)
         memory = statistics["peak_memory_bytes"] / 1e9
-        print(f"{number}/{len(wanted)} {measurement}: {statistics['seconds']:.1f} s, {memory:.2f} GB", flush=True)
+        print(f"{number}/{len(planned)} {measurement}: {statistics['seconds']:.1f} s, {memory:.2f} GB", flush=True)
     return failed
 
 
-def _write(bench: Bench, journal: Journal) -> Path:
+def _write(runner: Runner, journal: Journal) -> Path:
     done = journal.rows()
     rows = [done[measurement] for measurement in whole_plan()]
-    agreements = [_agreement(bench, measurement) for measurement in whole_plan() if _is_compared(measurement)]
+    agreements = [_agreement(runner, measurement) for measurement in whole_plan() if _is_compared(measurement)]
     peers = {f"{package.replace('-', '_')}_version": version(package) for package in sorted(set(PACKAGES.values()))}
     return write_results("retrieval", COMMAND, [*rows, *agreements], {**summarize(rows, agreements), **peers})
 
@@ -70,25 +70,25 @@ def _is_compared(measurement: Measurement) -> bool:
     return measurement.engine == "bm25s-numba" and measurement.repeat == 1 and not measurement.cold
 
 
-def _agreement(bench: Bench, peer: Measurement) -> Row:
-    ours = replace(peer, engine="endtask")
-    compared = compare(bench.rankings(ours), bench.rankings(peer))
-    return {"compared_with": peer.engine, **{**asdict(ours), **compared}}
+def _agreement(runner: Runner, peer: Measurement) -> Row:
+    endtask = replace(peer, engine="endtask")
+    compared = compare(runner.rankings(endtask), runner.rankings(peer))
+    return {"compared_with": peer.engine, **{**asdict(endtask), **compared}}
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Bulk BM25 against its peers.")
-    parser.add_argument("--scratch", type=Path, default=ROOT / "runs" / "benchmark-retrieval", help="room to work")
+    parser.add_argument("--scratch", type=Path, default=ROOT / "runs" / "benchmark-retrieval", help="scratch folder")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sample data")
     parser.add_argument("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
     parser.add_argument("--sizes", nargs="+", choices=all_sizes(), default=all_sizes())
     parser.add_argument("--tasks", nargs="+", choices=all_tasks(), default=all_tasks())
     parser.add_argument("--repeats", type=int, choices=range(1, REPEATS + 1), default=REPEATS)
-    parser.add_argument("--again", nargs="+", choices=list(ENGINES), default=[], help="forget what is measured of them")
-    given = parser.parse_args()
-    if not (given.data / "corpus").is_dir():
-        parser.error(f"{given.data}: no sample data there (folders `corpus` and `tasks`); name its place with --data")
-    return given
+    parser.add_argument("--again", nargs="+", choices=list(ENGINES), default=[], help="repeat their measurements")
+    args = parser.parse_args()
+    if not (args.data / "corpus").is_dir():
+        parser.error(f"{args.data}: no sample data there (folders `corpus` and `tasks`); give its folder with --data")
+    return args
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""The engines: each reads the same files, cuts the same words and ranks passages for the same queries.
+"""The engines: all read the same files, split texts into the same words and rank passages for the same queries.
 
-Each is set as fast as its documentation allows on two cores:
+Each has the fastest settings of its documentation for two cores:
 
 - bm25s (`method="lucene"`): words as numbers, SciPy builds the matrix, two threads for queries.
-- tantivy: two indexing threads with a gigabyte between them, which also cut the words (an expression in Rust), no word
-  positions, no query parser, two threads for queries. Its lengths are rounded to one byte, so its scores differ.
-- rank-bm25: plain Python, one thread; there is nothing to set.
+- tantivy: two indexing threads with a gigabyte together, which also split the words (a regular expression in Rust), no
+  word positions, no query parser, two threads for queries. It rounds lengths to one byte, so its scores differ.
+- rank-bm25: plain Python, one thread, no settings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from endtask.retrieval.words import fold, words_of
 
 
 def word_expression() -> str:
-    """What a word is in folded text, as an expression of Rust's `regex`."""
+    """Return the pattern of a word in folded text for Rust's `regex`."""
     ideographs = r"\x{3007}\x{3400}-\x{4DBF}\x{4E00}-\x{9FFF}\x{F900}-\x{FAFF}\x{20000}-\x{3FFFF}"
     return rf"[\p{{L}}\p{{N}}\p{{M}}--[{ideographs}]]+|[\p{{L}}\p{{N}}\p{{M}}&&[{ideographs}]]"
 
@@ -38,77 +38,77 @@ _TANTIVY_BYTES = 1_000_000_000
 
 
 Ranking = tuple[NDArray[Any], NDArray[Any]]
-"""A query's passages, best first, and their scores."""
+"""The positions of a query's passages, best first, and their scores."""
 
 
 @dataclass
-class Found:
-    """What an engine found, and the seconds of the parts of its work where they are known."""
+class EngineResult:
+    """The rankings of an engine by index of the query, and the seconds of its parts."""
 
-    ranking: Callable[[int], Ranking] = field(init=False)  # of the query of that number
+    ranking: Callable[[int], Ranking] = field(init=False)
     parts: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Time a part of the work."""
+        """Time a part."""
         start = time.perf_counter()
         yield
         self.parts[name] = round(time.perf_counter() - start, 3)
 
 
-Engine = Callable[[Sequence[str], list[str], int, Path], Found]
+Engine = Callable[[Sequence[str], list[str], int, Path], EngineResult]
 
 
-def ours(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> Found:
-    """Two streaming passes, no index."""
+def endtask(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> EngineResult:
+    """Rank with endtask: two streaming passes, no index."""
     from endtask.retrieval.bm25.score import search
 
-    found = Found()
+    result = EngineResult()
     rankings = search(Corpus.read(paths), queries, top_k=top_k, k1=K1, b=B, workers=THREADS, folder=scratch)
-    found.ranking = lambda query: (rankings[query].positions, rankings[query].scores)
-    return found
+    result.ranking = lambda query: (rankings[query].positions, rankings[query].scores)
+    return result
 
 
-def bm25s_numpy(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> Found:
-    """bm25s without compiled code."""
+def bm25s_numpy(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> EngineResult:
+    """Rank with bm25s without compiled code."""
     return _bm25s("numpy", paths, queries, top_k)
 
 
-def bm25s_numba(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> Found:
-    """bm25s with its Numba backend."""
+def bm25s_numba(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> EngineResult:
+    """Rank with bm25s and its Numba backend."""
     return _bm25s("numba", paths, queries, top_k)
 
 
-def _bm25s(backend: str, paths: Sequence[str], queries: list[str], top_k: int) -> Found:
+def _bm25s(backend: str, paths: Sequence[str], queries: list[str], top_k: int) -> EngineResult:
     import bm25s
 
-    found = Found()
-    with found.part("read and cut"):
+    result = EngineResult()
+    with result.part("read and cut"):
         words = _numbered(_texts(paths))
-    with found.part("index"):
+    with result.part("index"):
         scorer = bm25s.BM25(method="lucene", k1=K1, b=B, backend=backend, csc_backend="scipy")
         scorer.index(words, show_progress=False)
         del words
-    with found.part("search"):
-        asked = [words_of(query) for query in queries]
+    with result.part("search"):
+        query_words = [words_of(query) for query in queries]
         best = min(top_k, scorer.scores["num_docs"])
-        positions, scores = scorer.retrieve(asked, k=best, n_threads=THREADS, show_progress=False)
-    found.ranking = lambda query: (positions[query], scores[query])
-    return found
+        positions, scores = scorer.retrieve(query_words, k=best, n_threads=THREADS, show_progress=False)
+    result.ranking = lambda query: (positions[query], scores[query])
+    return result
 
 
 def _numbered(texts: Iterable[str]) -> tuple[list[list[int]], dict[str, int]]:
-    """Each text as numbers of words, and the words: what bm25s takes, made faster than by its own tokenizer."""
+    """Return each text as numbers of words, and the words: the input of bm25s, faster than by its own tokenizer."""
     numbers: defaultdict[str, int] = defaultdict()
-    numbers.default_factory = numbers.__len__  # a word met for the first time gets the next number
+    numbers.default_factory = numbers.__len__  # a new word gets the next number
     ids = [list(map(numbers.__getitem__, words_of(text))) for text in texts]
     return ids, dict(numbers)
 
 
-def tantivy(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> Found:
-    """A search engine library in Rust, with its index in memory."""
-    found = Found()
-    with found.part("read and index"):
+def tantivy(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> EngineResult:
+    """Rank with a search engine library in Rust, with its index in memory."""
+    result = EngineResult()
+    with result.part("read and index"):
         index, schema = _tantivy_index(paths)
     searcher = index.searcher()
 
@@ -117,9 +117,9 @@ def tantivy(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path)
         positions = searcher.fast_field_values("position", [address for _, address in hits])
         return np.array(positions, dtype=np.int64), np.array([score for score, _ in hits], dtype=np.float32)
 
-    with found.part("search"), ThreadPoolExecutor(THREADS) as threads:
-        found.ranking = list(threads.map(rank, queries)).__getitem__
-    return found
+    with result.part("search"), ThreadPoolExecutor(THREADS) as threads:
+        result.ranking = list(threads.map(rank, queries)).__getitem__
+    return result
 
 
 def _tantivy_index(paths: Sequence[str]) -> tuple[Any, Any]:
@@ -154,21 +154,21 @@ def _tantivy_query(query: str, schema: Any) -> Any:
     )
 
 
-def rank_bm25(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> Found:
-    """A short and plain implementation that scores every passage for every query."""
+def rank_bm25(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> EngineResult:
+    """Rank with a short, plain implementation that scores every passage for every query."""
     from rank_bm25 import BM25Okapi
 
-    found = Found()
-    with found.part("read and index"):
+    result = EngineResult()
+    with result.part("read and index"):
         scorer = BM25Okapi([words_of(text) for text in _texts(paths)], k1=K1, b=B)
-    with found.part("search"):
+    with result.part("search"):
         rankings = []
         for query in queries:
             scores = scorer.get_scores(words_of(query))
             best = np.argsort(-scores, kind="stable")[:top_k]
             rankings.append((best, scores[best]))
-    found.ranking = rankings.__getitem__
-    return found
+    result.ranking = rankings.__getitem__
+    return result
 
 
 def _texts(paths: Sequence[str]) -> Iterator[str]:
@@ -176,7 +176,7 @@ def _texts(paths: Sequence[str]) -> Iterator[str]:
 
 
 ENGINES: dict[str, Engine] = {
-    "endtask": ours,
+    "endtask": endtask,
     "bm25s-numba": bm25s_numba,
     "bm25s-numpy": bm25s_numpy,
     "tantivy": tantivy,
@@ -184,4 +184,4 @@ ENGINES: dict[str, Engine] = {
 }
 PACKAGES = {"bm25s-numba": "bm25s", "bm25s-numpy": "bm25s", "tantivy": "tantivy", "rank-bm25": "rank-bm25"}
 COMPILED = ("endtask", "bm25s-numba")
-"""Those whose first run after installing waits for compiled code; bm25s waits in every process."""
+"""The engines that compile: endtask in the first run after installation, bm25s in every process."""

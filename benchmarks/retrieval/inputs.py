@@ -1,4 +1,4 @@
-"""What every engine is given: cuts of a corpus as files, task texts as queries, the generated corpus."""
+"""The inputs of all engines: parts of a corpus as files, the generated corpus, and task texts as queries."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _SEED = 0
 
 
 @dataclass(frozen=True)
-class Pile:
-    """Files that hold a corpus, and how much text there is in them."""
+class CorpusFiles:
+    """The files of a corpus, and the amount of their text."""
 
     paths: tuple[str, ...]
     passages: int
     text_bytes: int
 
 
-def whole_corpus(corpus: Path, scratch: Path) -> Pile:
-    """All files of the corpus where they lie."""
+def whole_corpus(corpus: Path, scratch: Path) -> CorpusFiles:
+    """Return all files of the corpus."""
     return _counted(sorted(corpus.glob("*.jsonl.zst")), scratch / "full.json")
 
 
-def cut_corpus(corpus: Path, scratch: Path, text_bytes: int) -> Pile:
-    """The first rows of every file, the same share of each, so that a cut is a mixture like the whole.
+def cut_corpus(corpus: Path, scratch: Path, text_bytes: int) -> CorpusFiles:
+    """Write and return the same share of first rows of every file, so that the sources are mixed as in the whole.
 
-    A smaller cut is part of every larger one.
+    A larger cut contains every smaller one.
     """
     folder = scratch / f"cut-{text_bytes}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,37 +49,37 @@ def cut_corpus(corpus: Path, scratch: Path, text_bytes: int) -> Pile:
     return _counted(paths, folder / "counts.json")
 
 
-def generated_corpus(scratch: Path, text_bytes: int, whole_bytes: int) -> Pile:
-    """The first shards of the generated corpus; it is made once, at its whole size."""
+def generated_corpus(scratch: Path, text_bytes: int, whole_bytes: int) -> CorpusFiles:
+    """Return the first shards of the generated corpus, which is made once in its whole size."""
     folder = scratch / f"generated-{whole_bytes}"
-    made = generate(folder, text_bytes=whole_bytes, seed=_SEED, shards=SHARDS, queries=GENERATED_QUERIES)
-    first = made[: round(SHARDS * text_bytes / whole_bytes)]
+    paths = generate(folder, text_bytes=whole_bytes, seed=_SEED, shards=SHARDS, queries=GENERATED_QUERIES)
+    first = paths[: round(SHARDS * text_bytes / whole_bytes)]
     return _counted(first, folder / f"counts-{len(first)}.json")
 
 
 def task_queries(train: Path) -> list[str]:
-    """The texts of a task without entity markers, texts of the same words once."""
+    """Return the texts of a task without entity markers; texts with the same words count once."""
     texts = (remove_entity_markers(row["text"]) for _, row in read_rows(train))
     return list({tuple(words): text for text in texts if (words := words_of(text))}.values())
 
 
 def write_queries(path: Path, queries: Iterable[str]) -> None:
-    """One JSON string per line."""
+    """Write a JSON string per line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, "".join(json.dumps(query) + "\n" for query in queries))
 
 
 def read_queries(path: Path) -> list[str]:
-    """The queries that `write_queries` wrote."""
+    """Read queries that `write_queries` wrote."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _first_rows(path: Path, share: float) -> Iterator[Row]:
     rows = [row for _, row in read_rows(path)]
-    left = share * sum(len(row["text"].encode()) for row in rows)
+    remaining = share * sum(len(row["text"].encode()) for row in rows)
     for row in rows:
-        left -= len(row["text"].encode())
-        if left < 0:
+        remaining -= len(row["text"].encode())
+        if remaining < 0:
             return
         yield row
 
@@ -90,13 +90,13 @@ def _write_rows(path: Path, rows: Iterable[Row]) -> None:
             stream.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
 
 
-def _counted(paths: list[Path], notes: Path) -> Pile:
-    """Passages and bytes as the reader gives them, counted once and noted beside the files."""
+def _counted(paths: list[Path], counts_file: Path) -> CorpusFiles:
+    """Return the files with the passages and bytes that the reader counts once and stores in a file."""
     names = tuple(str(path) for path in paths)
-    if not notes.exists():
+    if not counts_file.exists():
         corpus = Corpus.read(names)
         passages = sum(1 for _ in corpus.documents())
-        notes.parent.mkdir(parents=True, exist_ok=True)
-        write_json(notes, {"passages": passages, "text_bytes": corpus.statistics.total.bytes})
-    counts = json.loads(notes.read_text(encoding="utf-8"))
-    return Pile(names, counts["passages"], counts["text_bytes"])
+        counts_file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(counts_file, {"passages": passages, "text_bytes": corpus.statistics.total.bytes})
+    counts = json.loads(counts_file.read_text(encoding="utf-8"))
+    return CorpusFiles(names, counts["passages"], counts["text_bytes"])

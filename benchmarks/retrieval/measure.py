@@ -1,4 +1,4 @@
-"""Does one measurement: files and queries made ready, the engine started and watched, its figures collected."""
+"""Prepare the inputs of a measurement, run the engine in a process and monitor its memory and disk use."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from benchmarks.generate_corpus import QUERIES
 from benchmarks.retrieval import inputs
 from benchmarks.retrieval.engines import THREADS
 from benchmarks.retrieval.job import Job
+from benchmarks.retrieval.monitor import Usage, monitor
 from benchmarks.retrieval.plan import (
     GENERATED_SIZES,
     GENERATED_TASK,
@@ -25,28 +26,27 @@ from benchmarks.retrieval.plan import (
     Measurement,
     Row,
 )
-from benchmarks.retrieval.watch import Watched, watch
 from endtask.io.tables import read_rows
 
 
 class EngineFailed(Exception):
-    """An engine did not come to its end."""
+    """The process of an engine failed."""
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Where the sample data lies and where there is room to work."""
+class Runner:
+    """Runs measurements; `data` is the folder of the sample data."""
 
     data: Path
     scratch: Path
 
     def measure(self, measurement: Measurement) -> Row:
-        """Run the engine in a fresh process and give its figures."""
-        pile = self.pile(measurement.size)
+        """Run the engine in a new process and return its results."""
+        corpus = self.corpus(measurement.size)
         with self._empty_folder() as folder:
             job = Job(
                 engine=measurement.engine,
-                paths=pile.paths,
+                paths=corpus.paths,
                 queries=str(self.queries(measurement.task)),
                 top_k=measurement.top_k,
                 cold=measurement.cold,
@@ -54,21 +54,21 @@ class Bench:
                 outcome=str(self.scratch / "outcome.json"),
                 rankings=str(self.rankings(measurement)),
             )
-            watched = self._start(job, folder)
+            usage = self._start(job, folder)
         outcome = json.loads(Path(job.outcome).read_text(encoding="utf-8"))
         return {
             **outcome,
-            "passages": pile.passages,
-            "text_bytes": pile.text_bytes,
-            "mb_per_second": round(pile.text_bytes / 1e6 / outcome["seconds"], 2),
-            "peak_memory_bytes": watched.peak_bytes,
-            "peak_scratch_bytes": watched.peak_disk_bytes,
-            "process_seconds": round(watched.seconds, 3),
+            "passages": corpus.passages,
+            "text_bytes": corpus.text_bytes,
+            "mb_per_second": round(corpus.text_bytes / 1e6 / outcome["seconds"], 2),
+            "peak_memory_bytes": usage.peak_bytes,
+            "peak_scratch_bytes": usage.peak_disk_bytes,
+            "process_seconds": round(usage.seconds, 3),
         }
 
-    @cache  # noqa: B019  # one bench lives as long as the process
-    def pile(self, size: str) -> inputs.Pile:
-        """The files of a size, made where they are missing."""
+    @cache  # noqa: B019  # the runner lives as long as the process
+    def corpus(self, size: str) -> inputs.CorpusFiles:
+        """Return the files of a corpus size; make missing files."""
         if size in GENERATED_SIZES:
             return inputs.generated_corpus(self.scratch, GENERATED_SIZES[size], max(GENERATED_SIZES.values()))
         text_bytes = {**SMALL, **REAL_SIZES}[size]
@@ -78,37 +78,37 @@ class Bench:
         return inputs.cut_corpus(corpus, self.scratch, text_bytes)
 
     def queries(self, task: str) -> Path:
-        """The file of a task's queries, made where it is missing."""
+        """Return the file of a task's queries; make it if it is missing."""
         path = self.scratch / "queries" / f"{_as_name(task)}.jsonl"
         if not path.exists():
             inputs.write_queries(path, self._texts(task))
         return path
 
     def rankings(self, measurement: Measurement) -> Path:
-        """Where the sample of a measurement's rankings is kept."""
+        """Return the file of a measurement's sample of rankings."""
         folder = self.scratch / "rankings"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{_as_name(str(measurement))}.npz"
 
     def _texts(self, task: str) -> list[str]:
         if task == GENERATED_TASK:
-            self.pile(next(iter(GENERATED_SIZES)))
+            self.corpus(next(iter(GENERATED_SIZES)))
             whole = self.scratch / f"generated-{max(GENERATED_SIZES.values())}"
             return [row["text"] for _, row in read_rows(whole / QUERIES)]
         name, _, first = task.partition(" first ")
         texts = inputs.task_queries(self.data / "tasks" / name / "train.jsonl.zst")
         return texts[: int(first)] if first else texts
 
-    def _start(self, job: Job, folder: Path) -> Watched:
+    def _start(self, job: Job, folder: Path) -> Usage:
         Path(job.outcome).unlink(missing_ok=True)
         caches = folder / "cache" if job.cold else self.scratch / "cache"
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), str(THREADS))
         environment = {**os.environ, **threads, "XDG_CACHE_HOME": str(caches), "NUMBA_CACHE_DIR": str(caches / "numba")}
         command = [sys.executable, "-m", "benchmarks.retrieval.job", job.to_json()]
-        watched = watch(command, folder / "measured", environment)
-        if watched.code != 0:
-            raise EngineFailed(f"exit status {watched.code}")
-        return watched
+        usage = monitor(command, folder / "measured", environment)
+        if usage.code != 0:
+            raise EngineFailed(f"exit status {usage.code}")
+        return usage
 
     @contextmanager
     def _empty_folder(self) -> Iterator[Path]:

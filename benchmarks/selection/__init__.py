@@ -1,1 +1,1 @@
-"""Scoring candidates by influence against other ways to the same products."""
+"""Compare the speed of influence scoring with other implementations of the same products."""

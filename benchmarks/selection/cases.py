@@ -1,4 +1,4 @@
-"""What is measured: which engine scores candidates with which network, in the order of importance."""
+"""The cases: engines, networks, precisions and batches, in the order of importance."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Device = Literal["cuda", "cpu"]
 Precision = Literal["float32", "tf32", "bfloat16"]
 Row = dict[str, Any]
 
-MATMUL, OURS, OURS_SHORT, AGREEMENT = "matmul", "endtask", "endtask on task text", "agreement"
+MATMUL, ENDTASK, ENDTASK_SHORT, AGREEMENT = "matmul", "endtask", "endtask on task text", "agreement"
 REFERENCE, PER_EXAMPLE, KRONFLUENCE = "reference", "torch.func", "kronfluence"
-ENGINES = (MATMUL, OURS, AGREEMENT, REFERENCE, PER_EXAMPLE, KRONFLUENCE, OURS_SHORT)
+ENGINES = (MATMUL, ENDTASK, AGREEMENT, REFERENCE, PER_EXAMPLE, KRONFLUENCE, ENDTASK_SHORT)
 
 PAPER_CANDIDATES = 4
-"""Candidates in a mini-batch, B_p, of seven of the paper's eight tasks."""
+"""The candidates of a mini-batch, B_p, in seven of the paper's eight tasks."""
 PAPER_TARGETS = 8
-"""Targets in a mini-batch, B_t, of ChemProt."""
+"""The targets of a mini-batch, B_t, for ChemProt."""
 SWEEP = (4, 16, 64, 256)
 
 SIZES = {"110m": TRAINING_SIZES["110m"], "tiny": Size(16, 2, 2, 16)}
@@ -30,7 +30,7 @@ SIZES = {"110m": TRAINING_SIZES["110m"], "tiny": Size(16, 2, 2, 16)}
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement; `batch` is how many candidates are read at once."""
+    """A measurement; `batch` is the number of candidates in a forward pass."""
 
     engine: str
     network: Literal["lean", "bert"]
@@ -40,11 +40,11 @@ class Case:
     size: str
     compiled: bool = False
     pooling: Literal["cls", "mean"] = "cls"
-    """What the task head reads; the results file has a measurement with the mean, of a strategy since removed."""
+    """The pooling of the task head; the measurement with `mean` in the results file is of a removed strategy."""
 
 
 def plan(device: Device, size: str) -> list[Case]:
-    """Everything the headline figures need, then what is good to know; a tiny size is for trying it all out."""
+    """Return the cases that the headline statistics need, then the others; the tiny size is for trials."""
     wide = 512 if size == "110m" else 8
     sweep = SWEEP if size == "110m" else (4, 8)
     compiled = device == "cuda"
@@ -54,9 +54,9 @@ def plan(device: Device, size: str) -> list[Case]:
 
     return [
         *([case(MATMUL, "lean", "bfloat16", wide)] if device == "cuda" else []),
-        case(OURS, "lean", "bfloat16", wide, compiled=compiled),
-        case(OURS, "lean", "bfloat16", wide),
-        case(OURS, "bert", "bfloat16", sweep[-1]),
+        case(ENDTASK, "lean", "bfloat16", wide, compiled=compiled),
+        case(ENDTASK, "lean", "bfloat16", wide),
+        case(ENDTASK, "bert", "bfloat16", sweep[-1]),
         case(AGREEMENT, "lean", "bfloat16", wide, compiled=compiled),
         *(case(REFERENCE, "bert", precision, PAPER_CANDIDATES) for precision in ("float32", "bfloat16")),
         *(case(REFERENCE, "bert", "bfloat16", batch) for batch in sweep[1:]),
@@ -66,11 +66,13 @@ def plan(device: Device, size: str) -> list[Case]:
         *(case(REFERENCE, "lean", "bfloat16", batch) for batch in sweep),
         *(case(PER_EXAMPLE, "lean", "bfloat16", batch) for batch in sweep[1:]),
         *(case(KRONFLUENCE, "bert", "bfloat16", batch) for batch in sweep[-2:]),
-        case(OURS_SHORT, "lean", "bfloat16", 2 * wide, compiled=compiled),
+        case(ENDTASK_SHORT, "lean", "bfloat16", 2 * wide, compiled=compiled),
     ]
 
 
 def by_process(cases: Iterable[Case]) -> list[list[Case]]:
-    """Cases that follow each other and share a process: those of one peer, and all of ours, compiled once."""
-    mine = (MATMUL, OURS, AGREEMENT)
-    return [list(group) for _, group in groupby(cases, key=lambda case: OURS if case.engine in mine else case.engine)]
+    """Group consecutive cases that share a process: those of a peer, or those of endtask, compiled once."""
+    shared = (MATMUL, ENDTASK, AGREEMENT)
+    return [
+        list(group) for _, group in groupby(cases, key=lambda case: ENDTASK if case.engine in shared else case.engine)
+    ]

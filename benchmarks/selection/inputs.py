@@ -1,4 +1,4 @@
-"""Candidates and targets as each engine wants them, and the networks."""
+"""The candidates, targets and networks of the engines."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ DROPOUT = 0.1
 
 
 @dataclass(frozen=True)
-class Bench(Folders):
-    """What is read and written where, how many targets there are and how long a case may take."""
+class Setup(Folders):
+    """The folders, the numbers of targets and candidates, and the time of a case."""
 
     vocabulary: int
     targets: int
     candidates: int
-    """What our engine scores while it is timed; the others stop after `seconds`."""
+    """The number of candidates that endtask scores; its peers stop after `seconds`."""
     seconds: float
     fitting_steps: int
 
     @property
     def folder(self) -> Path:
-        """Everything made with the vocabulary."""
+        """The folder of the texts of this vocabulary."""
         return vocabulary_folder(self.texts, self.vocabulary)
 
     @property
@@ -48,21 +48,21 @@ class Bench(Folders):
         return torch.from_numpy(np.load(self.folder / TARGETS / LABELS)[: self.targets])
 
     def tokenizer(self) -> Any:
-        """The tokenizer that made the texts."""
+        """Return the tokenizer of the texts."""
         from transformers import PreTrainedTokenizerFast
 
         return PreTrainedTokenizerFast.from_pretrained(str(self.folder / "tokenizer"))
 
 
-def place_of(case: Case) -> DeviceContext:
-    """The device and precision of a case."""
+def device_context_of(case: Case) -> DeviceContext:
+    """Return the device and precision of a case."""
     dtype = torch.bfloat16 if case.precision == "bfloat16" else torch.float32
     return DeviceContext(torch.device(case.device), dtype)
 
 
-def network_of(case: Case, bench: Bench, context: DeviceContext) -> Network:
-    """The network of a case with random weights, on its device; not compiled."""
-    size, tokenizer = SIZES[case.size], bench.tokenizer()
+def network_of(case: Case, setup: Setup, context: DeviceContext) -> Network:
+    """Return the network of a case with random weights, on its device, not compiled."""
+    size, tokenizer = SIZES[case.size], setup.tokenizer()
     width = size.gated_width if case.network == "lean" else 4 * size.hidden
     settings = ModelSettings(
         architecture=case.network,
@@ -73,22 +73,22 @@ def network_of(case: Case, bench: Bench, context: DeviceContext) -> Network:
         intermediate_size=width,
     )
     special = {"pad": tokenizer.pad_token_id, "cls": tokenizer.cls_token_id, "sep": tokenizer.sep_token_id}
-    labels = tuple(str(number) for number in range(int(bench.labels.max()) + 1))
+    labels = tuple(str(number) for number in range(int(setup.labels.max()) + 1))
     network = build_network(settings, vocabulary=len(tokenizer), special_ids=special, labels=labels, seed=SEED)
     network.to(context.device)
     network.dtype = context.dtype
     network.set_dropout(DROPOUT)
-    if not network.architecture.padded:  # rivals read padded tables, and so does ours beside them
+    if not network.architecture.padded:  # with padding, endtask pads like its peers
         network.backend = network.choose_backend("auto", context, fixed_shapes=False)
     return network
 
 
-def candidate_batches(bench: Bench, network: Network, size: int, count: int, text: str = "full") -> Iterator[TextBatch]:
-    """`count` masked batches of `size` full sequences, or of task texts as they come."""
-    texts = PackedTexts(bench.folder / text)
-    masking = masking_of(bench)
+def candidate_batches(setup: Setup, network: Network, size: int, count: int, text: str = "full") -> Iterator[TextBatch]:
+    """Yield `count` masked batches of `size` full sequences, or of task texts."""
+    texts = PackedTexts(setup.folder / text)
+    masking = masking_of(setup)
     layout = network.layout(LENGTH)
-    # Full sequences are equally long, so only the number of masked places may vary.
+    # Full sequences are equally long, so only the number of masked positions varies.
     fixed_shape = batch_shape_for(size * LENGTH, size, MASKED_SHARE, layout) if text == "full" else None
     order = shuffled(len(texts), size * count)
     for number in range(count):
@@ -96,26 +96,26 @@ def candidate_batches(bench: Bench, network: Network, size: int, count: int, tex
         yield masking.apply(batch, generator(SEED, "selection benchmark", number), fixed_shape)
 
 
-def target_batches(bench: Bench, network: Network, size: int) -> Iterator[tuple[np.ndarray[Any, Any], TextBatch]]:
-    """Labelled batches of `size` targets and their places among all."""
-    texts, labels = PackedTexts(bench.folder / TARGETS), bench.labels
+def target_batches(setup: Setup, network: Network, size: int) -> Iterator[tuple[np.ndarray[Any, Any], TextBatch]]:
+    """Yield labelled batches of `size` targets with their indices."""
+    texts, labels = PackedTexts(setup.folder / TARGETS), setup.labels
     layout = network.layout(LENGTH)
-    for first in range(0, bench.targets, size):
-        places = np.arange(first, min(first + size, bench.targets))
-        yield places, replace(lay_out(texts, places, layout), labels=labels[places])
+    for first in range(0, setup.targets, size):
+        indices = np.arange(first, min(first + size, setup.targets))
+        yield indices, replace(lay_out(texts, indices, layout), labels=labels[indices])
 
 
-def masking_of(bench: Bench) -> Masking:
-    """Which tokens are hidden and how."""
-    tokenizer = bench.tokenizer()
+def masking_of(setup: Setup) -> Masking:
+    """Return the masking of the benchmark."""
+    tokenizer = setup.tokenizer()
     return Masking(MASKED_SHARE, tokenizer.mask_token_id, len(tokenizer), tuple(tokenizer.all_special_ids))
 
 
 @contextmanager
-def tensor_float(wanted: bool) -> Iterator[None]:
-    """Let float32 products use TF32 inside, where `wanted` and supported by the device."""
+def tensor_float(allowed: bool) -> Iterator[None]:
+    """Let float32 products use TF32 inside the block, if `allowed` and supported by the device."""
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if wanted else before)
+    torch.set_float32_matmul_precision("high" if allowed else before)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What ours is measured against: the ISS authors' way, per-example gradients by `torch.func`, kronfluence."""
+"""The peers of endtask: the ISS authors' code, per-example gradients by `torch.func`, kronfluence."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 from benchmarks.selection.cases import LENGTH, PAPER_TARGETS, SIZES, Case, Row
-from benchmarks.selection.inputs import Bench, candidate_batches, network_of, place_of, target_batches, tensor_float
+from benchmarks.selection.inputs import (
+    Setup,
+    candidate_batches,
+    device_context_of,
+    network_of,
+    target_batches,
+    tensor_float,
+)
 from benchmarks.training.peers import parameters_of
-from endtask.encoders.attention import guide_for
+from endtask.encoders.attention import attention_metadata
 from endtask.encoders.batch import IGNORED, TextBatch, as_table
 from endtask.encoders.lean_layers import LeanEncoder
 from endtask.encoders.network import MASKED_LM, TASK, Network
@@ -27,38 +34,42 @@ from endtask.gradients.engine import layer_of, lower
 
 _WARMUP, _LEAST = 3, 3
 _PREPARED = 8
-"""Batches that lie ready, read in turn."""
+"""The number of prepared batches, which are read round robin."""
+_MATRICES = 64  # gradients of candidates in memory at once
+_QUERY_BATCH = 250
+_SHORT, _LONG = 1, 12  # batches of candidates
+Sample = dict[str, Tensor]
 
 
-def reference(case: Case, bench: Bench) -> Row:
-    """Score and count."""
-    place = place_of(case)
-    network = network_of(case, bench, place).train()
-    batches = [batch.to(place.device) for batch in candidate_batches(bench, network, case.batch, _PREPARED)]
+def reference(case: Case, setup: Setup) -> Row:
+    """Score candidates like the ISS authors, and return speed and memory."""
+    context = device_context_of(case)
+    network = network_of(case, setup, context).train()
+    batches = [batch.to(context.device) for batch in candidate_batches(setup, network, case.batch, _PREPARED)]
     model, weight, loss_of = _huggingface(case, network, batches) if case.network == "bert" else _lean(network, batches)
-    units = max(1, bench.targets // PAPER_TARGETS)
-    stored = torch.randn(units, weight.numel(), device=place.device)
+    units = max(1, setup.targets // PAPER_TARGETS)
+    stored = torch.randn(units, weight.numel(), device=context.device)
 
     def score(number: int) -> Tensor:
         model.zero_grad()
-        with place.autocast():
+        with context.autocast():
             loss = loss_of(number % _PREPARED)
         loss.backward()  # type: ignore[no-untyped-call]
         assert weight.grad is not None
         return (weight.grad.view(1, -1) @ stored.T).cpu()
 
     with tensor_float(case.precision != "float32"):
-        statistics = timed(score, case.batch, bench.seconds)
+        statistics = timed(score, case.batch, setup.seconds)
     return {
         **statistics,
-        "targets": bench.targets,
+        "targets": setup.targets,
         "bytes_per_target": stored.nbytes / units / PAPER_TARGETS,
         "parameters": parameters_of(model),
     }
 
 
 def timed(score: Callable[[int], Tensor], batch: int, limit: float) -> Row:
-    """Candidates per second of something that waits for its result after every batch."""
+    """Return the candidates per second of a function that waits for its result after every batch."""
     for number in range(_WARMUP):
         score(number)
     started = time.perf_counter()
@@ -89,7 +100,7 @@ def _lean(network: Network, batches: list[TextBatch]) -> Prepared:
 
 
 def _huggingface(case: Case, network: Network, batches: list[TextBatch]) -> Prepared:
-    """`BertForMaskedLM` with Hugging Face's own loss."""
+    """Return `BertForMaskedLM` with Hugging Face's loss."""
     from transformers import BertForMaskedLM
 
     model: Any = BertForMaskedLM(network.config).to(network.embeddings.device).train()
@@ -104,7 +115,7 @@ def _huggingface(case: Case, network: Network, batches: list[TextBatch]) -> Prep
 
 
 def _tables(batches: list[TextBatch]) -> Iterator[dict[str, Tensor]]:
-    """Ids and labels of full sequences: (S, 128) each."""
+    """Yield ids and labels of full sequences: (S, 128) each."""
     for batch in batches:
         assert batch.even
         assert batch.masked_positions is not None
@@ -115,40 +126,36 @@ def _tables(batches: list[TextBatch]) -> Iterator[dict[str, Tensor]]:
         yield {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels.view(-1, LENGTH)}
 
 
-_PREPARED = 8
-_MATRICES = 64  # gradients of candidates held at once
-
-
-def per_example(case: Case, bench: Bench) -> Row:
-    """Score and count."""
-    place = place_of(case)
-    # Weights themselves are narrow: inside vmap there is no autocast.
-    network = network_of(case, bench, place).to(place.dtype)
+def per_example(case: Case, setup: Setup) -> Row:
+    """Score candidates by `torch.func`, and return speed and memory."""
+    context = device_context_of(case)
+    # The weights have the lower precision, since there is no autocast inside vmap.
+    network = network_of(case, setup, context).to(context.dtype)
     assert isinstance(network.encoder, LeanEncoder)
     weight = layer_of(network.encoder, len(network.encoder.layers) - 1).attn.Wo.weight
-    batches = [batch.to(place.device) for batch in candidate_batches(bench, network, case.batch, _PREPARED)]
-    read = [masked_table(batch) for batch in batches]
-    stored = torch.randn(bench.targets, weight.numel(), device=place.device, dtype=place.dtype)
+    batches = [batch.to(context.device) for batch in candidate_batches(setup, network, case.batch, _PREPARED)]
+    tables = [masked_table(batch) for batch in batches]
+    stored = torch.randn(setup.targets, weight.numel(), device=context.device, dtype=context.dtype)
 
     def score(number: int) -> Tensor:
-        gradients = gradients_of(network, batches[number % _PREPARED], *read[number % _PREPARED])
+        gradients = gradients_of(network, batches[number % _PREPARED], *tables[number % _PREPARED])
         return (gradients.flatten(1) @ stored.T).cpu()
 
     with frozen(network):
-        statistics = timed(score, case.batch, bench.seconds)
-    statistics |= {"targets": bench.targets, "bytes_per_target": stored.nbytes / bench.targets}
+        statistics = timed(score, case.batch, setup.seconds)
+    statistics |= {"targets": setup.targets, "bytes_per_target": stored.nbytes / setup.targets}
     return {**statistics, "parameters": parameters_of(network)}
 
 
 def gradients_of(network: Network, batch: TextBatch, positions: Tensor, answers: Tensor) -> Tensor:
-    """The gradient of each candidate's own mean loss: (S, height, width)."""
+    """Return the gradient of each candidate's mean loss: (S, height, width)."""
     encoder = network.encoder
     assert isinstance(encoder, LeanEncoder)
     last = len(encoder.layers) - 1
     layer = layer_of(encoder, last)
-    guide = guide_for(network.backend, batch)
+    metadata = attention_metadata(network.backend, batch)
     with torch.no_grad():
-        hidden, mixed, _ = lower(encoder, last, batch, guide, network.dtype, positions.flatten())
+        hidden, mixed, _ = lower(encoder, last, batch, metadata, network.dtype, positions.flatten())
     head = network.heads["masked_lm"]
 
     def loss(weight: Tensor, hidden: Tensor, mixed: Tensor, answers: Tensor) -> Tensor:
@@ -164,39 +171,34 @@ def gradients_of(network: Network, batch: TextBatch, positions: Tensor, answers:
 
 
 def masked_table(batch: TextBatch) -> tuple[Tensor, Tensor]:
-    """Masked positions and their answers, one line per candidate: (S, most masked) each."""
+    """Return masked positions and their answers, a row for each candidate: (S, most masked) each."""
     assert batch.masked_positions is not None
     assert batch.masked_targets is not None
-    where, answers = batch.masked_positions[: batch.masked], batch.masked_targets[: batch.masked]
-    owners = batch.text_ids[where]
+    masked, answers = batch.masked_positions[: batch.masked], batch.masked_targets[: batch.masked]
+    owners = batch.text_ids[masked]
     counts = torch.bincount(owners, minlength=batch.texts)
-    slots = torch.arange(len(where), device=where.device) - (counts.cumsum(0) - counts)[owners]
+    slots = torch.arange(len(masked), device=masked.device) - (counts.cumsum(0) - counts)[owners]
     shape = (batch.texts, int(counts.max()))
-    positions, table = where.new_zeros(shape), answers.new_full(shape, IGNORED)
-    positions[owners, slots], table[owners, slots] = where, answers
+    positions, table = masked.new_zeros(shape), answers.new_full(shape, IGNORED)
+    positions[owners, slots], table[owners, slots] = masked, answers
     return positions, table
 
 
-_QUERY_BATCH = 250
-_SHORT, _LONG = 1, 12  # batches of candidates
-Sample = dict[str, Tensor]
-
-
-def kronfluence(case: Case, bench: Bench) -> Row:
-    """Score and count, where it is installed."""
+def kronfluence(case: Case, setup: Setup) -> Row:
+    """Score candidates by kronfluence, if it is installed, and return speed and memory."""
     if find_spec("kronfluence") is None:
         return {"error": "not installed"}
-    place = place_of(case)
-    network = network_of(case, bench, place)
+    context = device_context_of(case)
+    network = network_of(case, setup, context)
     weight = f"encoder.encoder.layer.{SIZES[case.size].layers - 1}.attention.output.dense"
-    targets, candidates = target_samples(bench, network), candidate_samples(bench, network, case.batch * _LONG)
-    analyzer = _analyzer(network, weight, bench.scratch / "kronfluence", on_cpu=case.device == "cpu")
+    targets, candidates = target_samples(setup, network), candidate_samples(setup, network, case.batch * _LONG)
+    analyzer = _analyzer(network, weight, setup.scratch / "kronfluence", on_cpu=case.device == "cpu")
 
     def seconds(count: int) -> float:
-        place.synchronize()
+        context.synchronize()
         started = time.perf_counter()
-        _score(analyzer, targets, Samples(candidates[:count]), case, place.dtype)
-        place.synchronize()
+        _score(analyzer, targets, Samples(candidates[:count]), case, context.dtype)
+        context.synchronize()
         return time.perf_counter() - started
 
     seconds(case.batch)  # to warm up
@@ -207,14 +209,14 @@ def kronfluence(case: Case, bench: Bench) -> Row:
         "seconds": round(long - short, 4),
         "candidates_per_second": round(counted / max(1e-9, long - short), 1),
         "seconds_of_targets": round(short, 3),
-        "targets": bench.targets,
+        "targets": setup.targets,
         "bytes_per_target": 4 * SIZES[case.size].hidden ** 2,
         "parameters": parameters_of(network),
     }
 
 
 class Samples(Dataset[Sample]):
-    """Texts one by one."""
+    """A data set of single texts."""
 
     def __init__(self, samples: list[Sample]) -> None:
         self._samples = samples
@@ -226,9 +228,9 @@ class Samples(Dataset[Sample]):
         return self._samples[index]
 
 
-def candidate_samples(bench: Bench, network: Network, count: int) -> list[Sample]:
-    """Masked full sequences with their answers: (128,) each."""
-    (batch,) = candidate_batches(bench, network, count, 1)
+def candidate_samples(setup: Setup, network: Network, count: int) -> list[Sample]:
+    """Return masked full sequences with their answers: (128,) each."""
+    (batch,) = candidate_batches(setup, network, count, 1)
     assert batch.masked_positions is not None
     assert batch.masked_targets is not None
     answers = torch.full_like(batch.input_ids, IGNORED)
@@ -240,10 +242,10 @@ def candidate_samples(bench: Bench, network: Network, count: int) -> list[Sample
     ]
 
 
-def target_samples(bench: Bench, network: Network) -> Samples:
-    """Labelled texts, padded to 128 tokens."""
+def target_samples(setup: Setup, network: Network) -> Samples:
+    """Return labelled texts, padded to 128 tokens."""
     samples = []
-    for _, batch in target_batches(bench, network, _QUERY_BATCH):
+    for _, batch in target_batches(setup, network, _QUERY_BATCH):
         table = as_table(batch, network.config.pad_token_id)
         padded = {
             name: functional.pad(table[name], (0, LENGTH - batch.longest)) for name in ("input_ids", "attention_mask")
@@ -257,16 +259,16 @@ def target_samples(bench: Bench, network: Network) -> Samples:
 
 
 def masked_loss(model: Network, batch: Sample) -> Tensor:
-    """The sum over the candidates of each one's own mean loss."""
+    """Return the sum of the candidates' mean losses."""
     hidden = _hidden(model, batch)  # (S, 128, hidden)
-    wanted = batch["answers"] != IGNORED
-    logits = model.heads[MASKED_LM].logits(hidden[wanted], model.embeddings)  # type: ignore[operator]
-    each = functional.cross_entropy(logits, batch["answers"][wanted], reduction="none")
-    return (each / wanted.sum(1, keepdim=True).expand_as(wanted)[wanted]).sum()
+    masked = batch["answers"] != IGNORED
+    logits = model.heads[MASKED_LM].logits(hidden[masked], model.embeddings)  # type: ignore[operator]
+    losses = functional.cross_entropy(logits, batch["answers"][masked], reduction="none")
+    return (losses / masked.sum(1, keepdim=True).expand_as(masked)[masked]).sum()
 
 
 def task_loss(model: Network, batch: Sample) -> Tensor:
-    """The sum over the targets of their losses, read off the first token."""
+    """Return the sum of the targets' losses; the head reads the first token."""
     logits = model.heads[TASK](_hidden(model, batch)[:, 0])
     return functional.cross_entropy(logits, batch["label"], reduction="sum")
 
@@ -295,8 +297,8 @@ def _analyzer(network: Network, weight: str, folder: Path, *, on_cpu: bool) -> A
     task = Products()
     model = prepare_model(network, task)
     analyzer = Analyzer("selection", model, task, cpu=on_cpu, disable_tqdm=True, output_dir=str(folder))
-    nothing = FactorArguments(strategy="identity")
-    analyzer.fit_all_factors("identity", Samples([]), factor_args=nothing, per_device_batch_size=1)
+    identity = FactorArguments(strategy="identity")
+    analyzer.fit_all_factors("identity", Samples([]), factor_args=identity, per_device_batch_size=1)
     return analyzer
 
 

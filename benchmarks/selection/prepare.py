@@ -1,8 +1,8 @@
-"""Make the targets: the labelled train texts of ChemProt, tokenised as the candidates are.
+"""Make the targets: the labelled train texts of ChemProt, tokenized like the candidates.
 
     .venv/bin/python -m benchmarks.selection.prepare [--data ../shared/data] [--texts FOLDER]
 
-The candidates are the full sequences that `python -m benchmarks.training.prepare` made before.
+The candidates are the full sequences of `python -m benchmarks.training.prepare`, which must run first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from endtask.tokenization.packed_texts import PackedTexts, pack_examples
 
 
 def prepare(task: Path, texts: Path, vocabulary: int = VOCABULARY) -> PackedTexts:
-    """Write the targets beside the candidates of that vocabulary."""
+    """Write the targets next to the candidates of a vocabulary."""
     from transformers import PreTrainedTokenizerFast
 
     folder = vocabulary_folder(texts, vocabulary)
@@ -33,15 +33,15 @@ def prepare(task: Path, texts: Path, vocabulary: int = VOCABULARY) -> PackedText
 
 
 def main() -> None:
-    """Make them as asked for on the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.selection.prepare", description="Targets to score by.")
+    """Make the targets."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.selection.prepare", description="Make the targets.")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sample data")
-    parser.add_argument("--texts", type=Path, default=TEXTS, help="what `benchmarks.training.prepare` made")
-    given = parser.parse_args()
-    task = given.data / "tasks" / "chemprot" / "train.jsonl.zst"
+    parser.add_argument("--texts", type=Path, default=TEXTS, help="the folder of `benchmarks.training.prepare`")
+    args = parser.parse_args()
+    task = args.data / "tasks" / "chemprot" / "train.jsonl.zst"
     if not task.exists():
-        parser.error(f"{given.data}: no sample data there (folder `tasks`); name its place with --data")
-    packed = prepare(task, given.texts)
+        parser.error(f"{args.data}: no sample data there (folder `tasks`); give its folder with --data")
+    packed = prepare(task, args.texts)
     print(f"{len(packed)} targets, {packed.lengths.mean():.1f} tokens each")
 
 

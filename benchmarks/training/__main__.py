@@ -3,8 +3,8 @@
     .venv/bin/python -m benchmarks.training                        # on a machine with a GPU
     .venv/bin/python -m benchmarks.training --device cpu --merge   # on two idle cores, into the same file
 
-The texts are made before, by `python -m benchmarks.training.prepare`. Every engine runs in a process of its own, and
-the results file is written anew after each.
+Make the texts first: `python -m benchmarks.training.prepare`. Every engine runs in a process of its own; the results
+file is written after each engine.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from benchmarks.training.cases import (
     COMPILED,
     CPU_ROWS,
     CPU_THREADS,
+    ENDTASK,
     MATMUL,
-    OURS,
     REFERENCE,
+    SIZES,
     TRAINER,
     Case,
     Row,
@@ -30,7 +31,7 @@ from benchmarks.training.cases import (
     cpu_plan,
     gpu_plan,
 )
-from benchmarks.training.inputs import ROOT, TEXTS, Bench
+from benchmarks.training.inputs import ROOT, TEXTS, Setup
 from benchmarks.training.page import GOALS, summarize
 from endtask.io.atomic import write_json
 
@@ -43,44 +44,44 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 
 
 def main() -> None:
-    """Measure everything asked for, writing results after each engine."""
-    given = _arguments()
-    bench = Bench(given.texts.resolve(), given.scratch.resolve(), given.warmup, given.steps)
-    deadline = time.monotonic() + given.seconds
-    threads = {"OMP_NUM_THREADS": str(CPU_THREADS)} if given.device == "cpu" else {}
+    """Run the requested measurements; write the results file after each engine."""
+    args = _arguments()
+    setup = Setup(args.texts.resolve(), args.scratch.resolve(), args.warmup, args.steps)
+    deadline = time.monotonic() + args.seconds
+    threads = {"OMP_NUM_THREADS": str(CPU_THREADS)} if args.device == "cpu" else {}
     rows: list[Row] = []
-    for cases in by_engine(_plan(given)):
-        left = min(deadline - time.monotonic(), given.engine_seconds)
-        rows += measure("benchmarks.training.job", cases, bench, left, threads)
-        write(rows, given.device, given.merge, given.results)
-        print(f"{cases[0].engine}: done after {given.seconds - (deadline - time.monotonic()):.0f} s", flush=True)
-    summary = write(rows, given.device, given.merge, given.results)
-    print("\n".join(f"{name}: {figure}" for name, figure in summary.items()))
-    print(f"not there yet: {', '.join(name for name in GOALS if name not in summary) or 'nothing'}")
+    for cases in by_engine(_plan(args)):
+        remaining = min(deadline - time.monotonic(), args.engine_seconds)
+        rows += measure("benchmarks.training.job", cases, setup, remaining, threads)
+        write(rows, args.device, args.merge, args.results)
+        print(f"{cases[0].engine}: done after {args.seconds - (deadline - time.monotonic()):.0f} s", flush=True)
+    summary = write(rows, args.device, args.merge, args.results)
+    print("\n".join(f"{name}: {value}" for name, value in summary.items()))
+    print(f"missing: {', '.join(name for name in GOALS if name not in summary) or 'nothing'}")
     raise SystemExit(1 if any("error" in row for row in rows) else 0)
 
 
 def write(rows: list[Row], device: str, merge: bool, folder: Path = RESULTS) -> Row:
-    """Write the results file and give its summary.
+    """Write the results file and return its summary.
 
-    With `merge`, rows of the other device stay; where one of them is a GPU, so does the file's head, which tells of
-    its machine. Rows of the same device are always replaced: ratios are of one run.
+    With `merge`, rows of the other device stay; with rows of a GPU the file keeps the description of its machine. Rows
+    of the same device are always replaced: ratios are of one run.
     """
     before = read_results("training", folder) if merge and (folder / "training.json").exists() else None
     others = [row for row in before.rows if row["device"] != device] if before else []
-    together = [*others, *rows] if device == "cpu" else [*rows, *others]
-    summary = summarize(together)
-    command = " && ".join(_command(together))
+    merged = [*others, *rows] if device == "cpu" else [*rows, *others]
+    summary = summarize(merged)
+    command = " && ".join(_commands(merged))
     if before is not None and others and device == "cpu":
-        changed = before.model_copy(update={"command": command, "rows": together, "summary": summary})
+        changed = before.model_copy(update={"command": command, "rows": merged, "summary": summary})
         write_json(folder / "training.json", changed.model_dump(mode="json"))
     else:
-        write_results("training", command, together, summary, folder)
+        write_results("training", command, merged, summary, folder)
     return summary
 
 
-def _command(rows: list[Row]) -> list[str]:
-    """What to type for each device that was measured."""
+def _commands(rows: list[Row]) -> list[str]:
+    """Return the command of each measured device."""
     sizes = {row["device"]: row["rows"] for row in rows}
     return [
         command if sizes[device] == _DEFAULTS[device]["rows"] else f"{command} --rows {sizes[device]}"
@@ -89,19 +90,20 @@ def _command(rows: list[Row]) -> list[str]:
     ]
 
 
-def _plan(given: argparse.Namespace) -> list[Case]:
-    cases = gpu_plan(given.rows) if given.device == "cuda" else cpu_plan(given.rows)
-    chosen = [case for case in cases if case.engine in given.engines and (not given.sizes or case.size in given.sizes)]
-    return [replace(case, repeat=repeat) for case in chosen for repeat in range(1, given.repeats + 1)]
+def _plan(args: argparse.Namespace) -> list[Case]:
+    cases = gpu_plan(args.rows) if args.device == "cuda" else cpu_plan(args.rows)
+    sizes = args.sizes or SIZES
+    requested = [case for case in cases if case.engine in args.engines and case.size in sizes]
+    return [replace(case, repeat=repeat) for case in requested for repeat in range(1, args.repeats + 1)]
 
 
 def _arguments() -> argparse.Namespace:
-    engines = (MATMUL, OURS, TRAINER, REFERENCE, COMPILED)
+    engines = (MATMUL, ENDTASK, TRAINER, REFERENCE, COMPILED)
     parser = argparse.ArgumentParser(prog=COMMAND, description="Training speed against its peers.")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--merge", action="store_true", help="keep the other device's rows of the results file")
-    parser.add_argument("--texts", type=Path, default=TEXTS, help="what `benchmarks.training.prepare` made")
-    parser.add_argument("--scratch", type=Path, default=ROOT / "runs" / "benchmark-training", help="room to work")
+    parser.add_argument("--texts", type=Path, default=TEXTS, help="the folder of `benchmarks.training.prepare`")
+    parser.add_argument("--scratch", type=Path, default=ROOT / "runs" / "benchmark-training", help="scratch folder")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results file")
     parser.add_argument("--rows", type=int, help="full sequences of 128 tokens in a batch (256; cpu: 32)")
     parser.add_argument("--warmup", type=int, help="steps before the clock starts (10; cpu: 2)")
@@ -109,15 +111,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--engines", nargs="+", choices=engines, default=engines)
     parser.add_argument("--sizes", nargs="+", default=[], help="only these, such as 110m")
-    parser.add_argument("--seconds", type=float, help="stop after so long, with what is there (360; cpu: 3600)")
-    parser.add_argument("--engine-seconds", type=float, help="the same for each engine (180; cpu: 2400)")
-    given = parser.parse_args()
-    for name, value in _DEFAULTS[given.device].items():
-        if getattr(given, name) is None:
-            setattr(given, name, value)
-    if not (given.texts / "counts.json").exists():
-        parser.error(f"{given.texts}: no texts there; make them with `python -m benchmarks.training.prepare`")
-    return given
+    parser.add_argument("--seconds", type=float, help="the time limit of the benchmark (360; cpu: 3600)")
+    parser.add_argument("--engine-seconds", type=float, help="the time limit of each engine (180; cpu: 2400)")
+    args = parser.parse_args()
+    for name, value in _DEFAULTS[args.device].items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    if not (args.texts / "counts.json").exists():
+        parser.error(f"{args.texts}: no texts there; make them with `python -m benchmarks.training.prepare`")
+    return args
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is measured: which engine trains which size on which text, in the order of importance."""
+"""The cases: engines, sizes and texts, in the order of importance."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ VOCABULARY, SMALL_VOCABULARY = 30_522, 8_000
 GPU_WORKERS, CPU_WORKERS = 8, (0, 2)
 CPU_ROWS = 32
 CPU_THREADS = 2
-MATMUL, OURS, TRAINER, COMPILED, REFERENCE = "matmul", "endtask", "trainer", "compiled trainer", "reference"
+MATMUL, ENDTASK, TRAINER, COMPILED, REFERENCE = "matmul", "endtask", "trainer", "compiled trainer", "reference"
 
 
 @dataclass(frozen=True)
 class Size:
-    """An encoder's shape, the same for all engines but for the width inside the feed-forward blocks.
+    """An encoder's shape, the same for all engines except the width inside the feed-forward blocks.
 
-    BERT's are four times as wide as a token's vector. Ours are gated, with three matrices instead of two, and so wide
-    that they hold as many weights as BERT's or a few more.
+    BERT's blocks are four times as wide as a token's vector. Those of `lean` are gated, with three matrices instead of
+    two; with `gated_width` they have as many weights as BERT's or slightly more.
     """
 
     hidden: int
@@ -34,7 +34,7 @@ class Size:
     heads: int
     gated_width: int
     steps_factor: int = 1
-    """Steps of small models are short; so many times as many are timed."""
+    """Steps of small models are short, so more of them are timed."""
 
 
 SIZES = {
@@ -47,7 +47,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement; its batches hold about `rows` x 128 real tokens, whatever the text."""
+    """A measurement; its batches have about `rows` x 128 real tokens of either text."""
 
     engine: str
     size: str
@@ -60,13 +60,13 @@ class Case:
 
 
 def gpu_plan(rows: int) -> list[Case]:
-    """Everything the headline figures of a GPU need, then what is good to know."""
+    """Return the cases of a GPU."""
     needed: list[tuple[str, str, Text]] = [
         (MATMUL, "110m", "full"),
-        (OURS, "110m", "full"),
-        (OURS, "110m", "task"),
-        (OURS, "42m", "full"),
-        (OURS, "23m", "full"),
+        (ENDTASK, "110m", "full"),
+        (ENDTASK, "110m", "task"),
+        (ENDTASK, "42m", "full"),
+        (ENDTASK, "23m", "full"),
         (TRAINER, "110m", "full"),
         (TRAINER, "110m", "task"),
         (TRAINER, "42m", "full"),
@@ -76,14 +76,14 @@ def gpu_plan(rows: int) -> list[Case]:
         (REFERENCE, "110m", "full"),
         (REFERENCE, "110m", "task"),
     ]
-    workers = {MATMUL: 0, OURS: 0}
+    workers = {MATMUL: 0, ENDTASK: 0}
     return [Case(engine, size, text, rows, "cuda", workers.get(engine, GPU_WORKERS)) for engine, size, text in needed]
 
 
 def cpu_plan(rows: int) -> list[Case]:
-    """The smallest size on both vocabularies and both kinds of text; the Trainer with and without worker processes."""
+    """Return the cases of a CPU: the smallest size on both vocabularies and texts, the Trainer with and without workers."""
     kinds: list[tuple[int, Text]] = [(VOCABULARY, "full"), (SMALL_VOCABULARY, "full"), (VOCABULARY, "task")]
-    engines = [(OURS, 0), *((TRAINER, workers) for workers in CPU_WORKERS)]
+    engines = [(ENDTASK, 0), *((TRAINER, workers) for workers in CPU_WORKERS)]
     return [
         Case(engine, "128x2", text, rows, "cpu", workers, vocabulary)
         for vocabulary, text in kinds
@@ -92,5 +92,5 @@ def cpu_plan(rows: int) -> list[Case]:
 
 
 def by_engine(cases: Iterable[Case]) -> list[list[Case]]:
-    """Cases of one engine that follow each other, which share a process."""
+    """Group consecutive cases of one engine, which share a process."""
     return [list(group) for _, group in groupby(cases, key=lambda case: case.engine)]

@@ -1,9 +1,10 @@
-"""The prepared texts as each engine wants them, and a clock that does not disturb the steps it times."""
+"""The prepared texts for each engine, and a clock that times steps without slowing them."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,20 @@ from benchmarks.training.cases import LENGTH, SIZES, Case
 from endtask.seeds import generator
 from endtask.tokenization.packed_texts import PackedTexts
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TEXTS = ROOT / "runs" / "benchmark-training" / "texts"
+SEED = 0
+MASKED_SHARE = 0.15
+LEARNING_RATE = 1e-4
+
 
 class StepClock:
-    """Told of the end of every step; waits for the device only where the timed steps begin and end.
+    """Times steps; waits for the device only before the first and after the last timed step.
 
-    In between, events on the device mark the ends of steps, which costs it nothing.
+    Events on the device mark the ends of the steps between, at no cost.
 
     >>> clock = StepClock(torch.device("cpu"), warmup=1, steps=2)
     >>> for _ in range(3):
@@ -42,16 +52,16 @@ class StepClock:
 
     @property
     def is_timing(self) -> bool:
-        """Whether the step that goes on now is a timed one."""
+        """Whether the current step is timed."""
         return self._warmup <= self._ticks < self._warmup + self._steps
 
     @property
     def total(self) -> int:
-        """Steps to train in all."""
+        """The number of all steps."""
         return self._warmup + self._steps
 
     def tick(self) -> None:
-        """A step has ended, or all its work is on its way to the device."""
+        """Record the end of a step; its kernels may still be running on the device."""
         self._ticks += 1
         if self._ticks == self._warmup:
             self._start = self._now()
@@ -61,18 +71,18 @@ class StepClock:
             self._mark()
 
     def statistics(self) -> dict[str, float | int | list[float]]:
-        """Seconds of all timed steps, and milliseconds of each."""
+        """Return the seconds of all timed steps, and the milliseconds of each."""
         if self._ticks < self.total:
-            raise RuntimeError(f"{self._ticks} of {self.total} steps were done")
+            raise RuntimeError(f"only {self._ticks} of {self.total} steps have ended")
         if self._on_gpu:
-            each = [before.elapsed_time(after) for before, after in zip(self._events, self._events[1:], strict=False)]
+            times = [before.elapsed_time(after) for before, after in pairwise(self._events)]
         else:
-            each = [1000 * (after - before) for before, after in zip(self._times, self._times[1:], strict=False)]
+            times = [1000 * (after - before) for before, after in pairwise(self._times)]
         return {
             "warmup": self._warmup,
             "steps": self._steps,
             "seconds": round(self._end - self._start, 6),
-            "step_milliseconds": [round(milliseconds, 3) for milliseconds in each],
+            "step_milliseconds": [round(milliseconds, 3) for milliseconds in times],
         }
 
     def _now(self) -> float:
@@ -89,48 +99,37 @@ class StepClock:
             self._times.append(time.perf_counter())
 
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-TEXTS = ROOT / "runs" / "benchmark-training" / "texts"
-SEED = 0
-MASKED_SHARE = 0.15
-LEARNING_RATE = 1e-4
-
-
 @dataclass(frozen=True)
-class Bench(Folders):
-    """What is read and written where, and how many steps the largest model takes."""
+class Setup(Folders):
+    """The folders, and the number of steps of the largest model."""
 
     warmup: int
     steps: int
 
     def packed(self, case: Case) -> PackedTexts:
-        """The texts of a case."""
+        """Return the texts of a case."""
         return PackedTexts(vocabulary_folder(self.texts, case.vocabulary) / case.text)
 
     def tokenizer(self, case: Case) -> PreTrainedTokenizerFast:
-        """The tokenizer that made them."""
+        """Return the tokenizer of the texts."""
         from transformers import PreTrainedTokenizerFast
 
-        return PreTrainedTokenizerFast.from_pretrained(
-            str(vocabulary_folder(self.texts, case.vocabulary) / "tokenizer")
-        )
+        folder = vocabulary_folder(self.texts, case.vocabulary) / "tokenizer"
+        return PreTrainedTokenizerFast.from_pretrained(str(folder))
 
     def clock(self, case: Case) -> StepClock:
-        """A clock for as many steps as the case is trained."""
+        """Return a clock for the steps of the case."""
         return StepClock(torch.device(case.device), self.warmup, self.steps * SIZES[case.size].steps_factor)
 
     def rows(self, case: Case) -> TextRows:
-        """As many texts as all steps take."""
+        """Return the texts of all steps."""
         packed = self.packed(case)
         batch_size = texts_per_batch(packed.lengths, case.rows)
         return TextRows(packed, shuffled(len(packed), batch_size * self.clock(case).total), batch_size)
 
 
 class TextRows(Dataset[dict[str, list[int]]]):
-    """Texts as a Hugging Face collator takes them, with the special tokens marked, which spares it the search."""
+    """Texts for a Hugging Face collator, with a mask of the special tokens, so that it need not search for them."""
 
     def __init__(self, texts: PackedTexts, order: NDArray[np.int64], batch_size: int) -> None:
         self._texts, self._order = texts, order
@@ -145,12 +144,12 @@ class TextRows(Dataset[dict[str, list[int]]]):
 
 
 def vocabulary_folder(texts: Path, vocabulary: int) -> Path:
-    """Where everything made with a vocabulary lies."""
+    """Return the folder of the texts of a vocabulary."""
     return texts / f"vocabulary-{vocabulary}"
 
 
 def texts_per_batch(lengths: NDArray[np.int64], rows: int) -> int:
-    """How many texts hold as many tokens, on average, as `rows` full sequences.
+    """Return how many texts have as many tokens, on average, as `rows` full sequences.
 
     >>> texts_per_batch(np.array([32, 96]), rows=4)
     8
@@ -158,11 +157,11 @@ def texts_per_batch(lengths: NDArray[np.int64], rows: int) -> int:
     return max(1, round(rows * LENGTH / float(lengths.mean())))
 
 
-def shuffled(count: int, wanted: int, seed: int = SEED) -> NDArray[np.int64]:
-    """Positions of `wanted` texts out of `count`: each once before any twice, each time in another order.
+def shuffled(count: int, size: int, seed: int = SEED) -> NDArray[np.int64]:
+    """Return `size` indices of `count` texts: all of them in random order, then all in another order, and so on.
 
-    One epoch is enough for all steps then: no engine starts its workers anew while it is timed.
+    All steps are in one epoch, so that no engine restarts its workers while it is timed.
     """
-    rounds = -(-wanted // count)
-    orders = [generator(seed, "training benchmark", turn).permutation(count) for turn in range(rounds)]
-    return np.concatenate(orders)[:wanted]
+    rounds = -(-size // count)
+    orders = [generator(seed, "training benchmark", number).permutation(count) for number in range(rounds)]
+    return np.concatenate(orders)[:size]

@@ -1,4 +1,4 @@
-"""The headline figures of the training benchmark, and its table and pictures."""
+"""The page of the training benchmark: headline statistics, tables and picture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.job import finished, ratio
 from benchmarks.results_file import Results
-from benchmarks.training.cases import COMPILED, MATMUL, OURS, REFERENCE, SMALL_VOCABULARY, TRAINER, VOCABULARY, Row
+from benchmarks.training.cases import COMPILED, ENDTASK, MATMUL, REFERENCE, SMALL_VOCABULARY, TRAINER, VOCABULARY, Row
 from endtask.reporting.plots import BarGroup, bar_chart, picture
 
 GOALS = (
@@ -22,26 +22,26 @@ GOALS = (
     "speedup_vs_reference_full",
     "cpu_speedup_vs_trainer",
 )
-"""The figures that a whole results file has."""
+"""The statistics of a complete results file."""
 
 
 def summarize(rows: list[Row]) -> Row:
-    """All headline figures that the rows allow; those of a failed or missing measurement are left out."""
+    """Return the headline statistics, without those of failed or missing measurements."""
     statistics = {**_gpu(rows), **_cpu(rows), "measurements": sum("error" not in row for row in rows)}
-    return {name: figure for name, figure in statistics.items() if figure is not None}
+    return {name: value for name, value in statistics.items() if value is not None}
 
 
-def speed(rows: Iterable[Row], **chosen: object) -> float | None:
-    """Tokens a second: the median over repeats, with the number of workers that is best; None where not measured."""
+def speed(rows: Iterable[Row], **values: object) -> float | None:
+    """Return tokens per second with the best number of workers, the median over repeats; None if not measured."""
     by_workers: dict[int, list[float]] = {}
-    for row in finished(rows, **{"vocabulary": VOCABULARY, **chosen}):
+    for row in finished(rows, **{"vocabulary": VOCABULARY, **values}):
         by_workers.setdefault(row["workers"], []).append(row["tokens_per_second"])
     return max(map(median, by_workers.values()), default=None)
 
 
-def best_workers(rows: Iterable[Row], **chosen: object) -> int | None:
-    """With how many workers an engine was fastest."""
-    fastest = max(finished(rows, **chosen), key=lambda row: row["tokens_per_second"], default=None)
+def best_workers(rows: Iterable[Row], **values: object) -> int | None:
+    """Return the number of workers with which an engine was fastest."""
+    fastest = max(finished(rows, **values), key=lambda row: row["tokens_per_second"], default=None)
     return None if fastest is None else fastest["workers"]
 
 
@@ -49,17 +49,17 @@ def _gpu(rows: list[Row]) -> dict[str, float | None]:
     def tokens(engine: str, size: str = "110m", text: str = "full") -> float | None:
         return speed(rows, device="cuda", engine=engine, size=size, text=text)
 
-    full, task = tokens(OURS), tokens(OURS, text="task")
+    full, task = tokens(ENDTASK), tokens(ENDTASK, text="task")
     return {
         "tokens_per_second_110m": full,
-        "tokens_per_second_42m": tokens(OURS, "42m"),
-        "tokens_per_second_23m": tokens(OURS, "23m"),
+        "tokens_per_second_42m": tokens(ENDTASK, "42m"),
+        "tokens_per_second_23m": tokens(ENDTASK, "23m"),
         "tokens_per_second_110m_task_text": task,
         "fraction_of_matmul_peak_110m": _fraction_of_peak(rows),
         "best_matmul_tflops": _best_matmul(rows),
         "speedup_vs_trainer_full": ratio(full, tokens(TRAINER)),
-        "speedup_vs_trainer_full_42m": ratio(tokens(OURS, "42m"), tokens(TRAINER, "42m")),
-        "speedup_vs_trainer_full_23m": ratio(tokens(OURS, "23m"), tokens(TRAINER, "23m")),
+        "speedup_vs_trainer_full_42m": ratio(tokens(ENDTASK, "42m"), tokens(TRAINER, "42m")),
+        "speedup_vs_trainer_full_23m": ratio(tokens(ENDTASK, "23m"), tokens(TRAINER, "23m")),
         "speedup_vs_compiled_trainer_full": ratio(full, tokens(COMPILED)),
         "speedup_vs_compiled_trainer_task_text": ratio(task, tokens(COMPILED, text="task")),
         "speedup_vs_trainer_task_text": ratio(task, tokens(TRAINER, text="task")),
@@ -70,8 +70,8 @@ def _gpu(rows: list[Row]) -> dict[str, float | None]:
 
 def _cpu(rows: list[Row]) -> dict[str, float | None]:
     def speedup(text: str, vocabulary: int) -> float | None:
-        chosen = {"device": "cpu", "text": text, "vocabulary": vocabulary}
-        return ratio(speed(rows, engine=OURS, **chosen), speed(rows, engine=TRAINER, **chosen))
+        values = {"device": "cpu", "text": text, "vocabulary": vocabulary}
+        return ratio(speed(rows, engine=ENDTASK, **values), speed(rows, engine=TRAINER, **values))
 
     return {
         "cpu_speedup_vs_trainer": speedup("full", VOCABULARY),
@@ -82,14 +82,14 @@ def _cpu(rows: list[Row]) -> dict[str, float | None]:
 
 
 def _fraction_of_peak(rows: list[Row]) -> float | None:
-    """Matrix products that training needs, padding left out, against the best product of the same run."""
+    """Return the FLOPs per second of training, without padding, over those of the best product of the same run."""
     peak = _best_matmul(rows)
-    ours = [
+    rates = [
         row["flops"] / row["seconds"] / 1e12
-        for row in finished(rows, device="cuda", engine=OURS, size="110m", text="full")
+        for row in finished(rows, device="cuda", engine=ENDTASK, size="110m", text="full")
         if "flops" in row
     ]
-    return ratio(median(ours), peak) if ours else None
+    return ratio(median(rates), peak) if rates else None
 
 
 def _best_matmul(rows: list[Row]) -> float | None:
@@ -97,24 +97,24 @@ def _best_matmul(rows: list[Row]) -> float | None:
 
 
 NAMES = {
-    OURS: "endtask (`lean`)",
+    ENDTASK: "endtask (`lean`)",
     COMPILED: "Hugging Face Trainer, BERT, compiled",
     TRAINER: "Hugging Face Trainer, BERT",
-    REFERENCE: "the TLM authors' way",
+    REFERENCE: "the TLM authors' code",
 }
 COLUMNS = (("110m", "full"), ("110m", "task"), ("42m", "full"), ("23m", "full"))
 _SENTENCES = {
     "fraction_of_matmul_peak_110m": "Matrix products at 110 M parameters: {:.2f} of the best one of the same run.",
     "speedup_vs_trainer_full": "Against the Trainer on full sequences: {:.1f} times as fast.",
-    "speedup_vs_trainer_task_text": "Against the Trainer on task text as it comes, short sentences: {:.1f} times.",
+    "speedup_vs_trainer_task_text": "Against the Trainer on task text, single short sentences: {:.1f} times.",
     "speedup_vs_compiled_trainer_full": "Against the compiled Trainer on full sequences: {:.1f} times.",
-    "speedup_vs_reference_full": "Against the authors' way on full sequences: {:.1f} times.",
+    "speedup_vs_reference_full": "Against the authors' code on full sequences: {:.1f} times.",
     "cpu_speedup_vs_trainer": "Against the Trainer on two CPU cores (128 x 2, full sequences): {:.1f} times.",
 }
 
 
 def training_table(results: Results) -> str:
-    """Real tokens per second of every engine, and the ratios."""
+    """Return the table of real tokens per second of every engine, and the speedups."""
     table = [
         "| thousand real tokens per second | 110 M, full sequences | 110 M, task text | 42 M, full | 23 M, full |",
         "|---|---:|---:|---:|---:|",
@@ -129,37 +129,37 @@ def training_table(results: Results) -> str:
 
 
 def replay_table(results: Results) -> str:
-    """Milliseconds of a step as written and compiled, with and without recorded kernels."""
-    ways = ("as it is written", "as it is written, recorded", "compiled", "compiled, recorded")
+    """Return the table of milliseconds of a step, compiled or not, with and without recorded kernels."""
+    modes = ("as it is written", "as it is written, recorded", "compiled", "compiled, recorded")
     titles = {"fine-tuning": "fine-tuning, 32 texts, R-Drop", "masked LM": "masked LM, 32,768 tokens"}
     times: dict[tuple[Any, Any], Any] = {
         (row["objective"], row["way"]): row["milliseconds_per_step"] for row in results.rows
     }
-    lines = ["| milliseconds a step | " + " | ".join(ways) + " |", "|---|" + "---:|" * len(ways)]
+    heads = [mode.replace("as it is written", "not compiled") for mode in modes]
+    lines = ["| milliseconds a step | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(modes)]
     for objective, title in titles.items():
-        lines.append(f"| {title} | {' | '.join(f'{times[objective, way]:.1f}' for way in ways)} |")
+        lines.append(f"| {title} | {' | '.join(f'{times[objective, mode]:.1f}' for mode in modes)} |")
     where = f"23 M parameters, {results.machine.gpu}, {results.date}; `endtask compare studies/replay.yaml` compares whole runs."
     return "\n".join([*lines, "", where, ""])
 
 
 def training_picture(results: Results) -> str:
-    """Tokens per second at 110 M parameters as bars."""
+    """Return a bar chart of tokens per second at 110 M parameters."""
     groups = []
     for text, title in (("full", "full sequences"), ("task", "task text")):
         speeds = [_speed(results, engine, "110m", text) for engine in NAMES]
-        shown = tuple(f"{speed / 1e3:.0f}k" if speed else "not measured" for speed in speeds)
-        groups.append(BarGroup(title, tuple(speed or 0.0 for speed in speeds), shown))
+        labels = tuple(f"{speed / 1e3:.0f}k" if speed else "not measured" for speed in speeds)
+        groups.append(BarGroup(title, tuple(speed or 0.0 for speed in speeds), labels))
     engines = [name.replace("`", "") for name in NAMES.values()]
     chart = bar_chart(groups, engines, title="Real tokens per second, 110 M parameters")
     return picture("Thousand real tokens per second, 110 M parameters: endtask against its peers", [chart])
 
 
 def _facts(results: Results) -> list[str]:
-    found = {name: results.summary.get(name) for name in _SENTENCES}
     return [
         f"- {sentence.format(value)}"
         for name, sentence in _SENTENCES.items()
-        if isinstance(value := found[name], int | float)
+        if isinstance(value := results.summary.get(name), int | float)
     ]
 
 

@@ -1,4 +1,4 @@
-"""What ours is measured against: Hugging Face's Trainer, the TLM authors' loop, and matrix products alone."""
+"""The peers of endtask: Hugging Face's Trainer, the TLM authors' loop, and matrix products alone."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch.utils.data import DataLoader
 from transformers import DataCollatorForLanguageModeling, Trainer, TrainerCallback, TrainingArguments
 
 from benchmarks.training.cases import LENGTH, SIZES, Case, Row
-from benchmarks.training.inputs import LEARNING_RATE, MASKED_SHARE, SEED, Bench, StepClock
+from benchmarks.training.inputs import LEARNING_RATE, MASKED_SHARE, SEED, Setup, StepClock
 
 
 def bert_masked_lm(case: Case, attention: Literal["sdpa", "eager"]) -> Any:
-    """The model of a case, with BERT's own settings but for its size."""
+    """Return BERT in the size of a case."""
     from transformers import BertConfig, BertForMaskedLM, set_seed
 
     size = SIZES[case.size]
@@ -29,63 +29,63 @@ def bert_masked_lm(case: Case, attention: Literal["sdpa", "eager"]) -> Any:
     )
     model = BertForMaskedLM(config)
     if model.config._attn_implementation != attention:
-        raise RuntimeError(f"asked for {attention} attention, got {model.config._attn_implementation}")
+        raise RuntimeError(f"requested {attention} attention, got {model.config._attn_implementation}")
     return model
 
 
 def parameters_of(model: Any) -> int:
-    """Weights, shared ones once."""
+    """Return the number of weights; shared weights count once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def trainer(case: Case, bench: Bench) -> Row:
-    """Uncompiled, as it comes."""
-    return _train(case, bench, compiled=False)
+def trainer(case: Case, setup: Setup) -> Row:
+    """Train by Hugging Face's Trainer, not compiled."""
+    return _train(case, setup, compiled=False)
 
 
-def compiled_trainer(case: Case, bench: Bench) -> Row:
-    """With `torch_compile=True`."""
-    return _train(case, bench, compiled=True)
+def compiled_trainer(case: Case, setup: Setup) -> Row:
+    """Train by Hugging Face's Trainer with `torch_compile=True`."""
+    return _train(case, setup, compiled=True)
 
 
 class _Ticking(TrainerCallback):  # type: ignore[misc]
-    """Tells the clock of every step."""
+    """Calls the clock at the end of every step."""
 
     def __init__(self, clock: StepClock) -> None:
         self._clock = clock
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._clock.tick()
 
 
 class _Counting(Trainer):  # type: ignore[misc]
-    """Counts the tokens of the timed steps on the device, where counting holds nothing up."""
+    """Counts the tokens of the timed steps on the device, so that counting does not wait for it."""
 
-    def __init__(self, clock: StepClock, **rest: Any) -> None:
-        super().__init__(**rest)
+    def __init__(self, clock: StepClock, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self._clock = clock
         self.tokens: torch.Tensor | int = 0
         self.padded_tokens = 0
         self.last_loss = torch.tensor(float("nan"))
 
-    def training_step(self, model: Any, inputs: Any, *rest: Any, **named: Any) -> torch.Tensor:
+    def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
         if self._clock.is_timing:
             self.tokens = self.tokens + inputs["attention_mask"].sum()
             self.padded_tokens += inputs["input_ids"].numel()
-        self.last_loss = super().training_step(model, inputs, *rest, **named)
+        self.last_loss = super().training_step(model, inputs, *args, **kwargs)
         return self.last_loss
 
 
-def _train(case: Case, bench: Bench, compiled: bool) -> Row:
-    clock = bench.clock(case)
-    rows = bench.rows(case)
+def _train(case: Case, setup: Setup, compiled: bool) -> Row:
+    clock = setup.clock(case)
+    rows = setup.rows(case)
     model = bert_masked_lm(case, "sdpa")
     run = _Counting(
         clock,
         model=model,
-        args=_arguments(case, bench, clock.total, rows.batch_size, compiled),
+        args=_arguments(case, setup, clock.total, rows.batch_size, compiled),
         train_dataset=rows,
-        data_collator=DataCollatorForLanguageModeling(bench.tokenizer(case), mlm_probability=MASKED_SHARE),
+        data_collator=DataCollatorForLanguageModeling(setup.tokenizer(case), mlm_probability=MASKED_SHARE),
         callbacks=[_Ticking(clock)],
     )
     run.train()
@@ -99,9 +99,9 @@ def _train(case: Case, bench: Bench, compiled: bool) -> Row:
     }
 
 
-def _arguments(case: Case, bench: Bench, steps: int, batch_size: int, compiled: bool) -> TrainingArguments:
+def _arguments(case: Case, setup: Setup, steps: int, batch_size: int, compiled: bool) -> TrainingArguments:
     return TrainingArguments(
-        output_dir=str(bench.scratch / "trainer"),
+        output_dir=str(setup.scratch / "trainer"),
         max_steps=steps,
         per_device_train_batch_size=batch_size,
         learning_rate=LEARNING_RATE,
@@ -122,19 +122,19 @@ def _arguments(case: Case, bench: Bench, steps: int, batch_size: int, compiled: 
     )
 
 
-def reference(case: Case, bench: Bench) -> Row:
-    """Train and count."""
+def reference(case: Case, setup: Setup) -> Row:
+    """Train like the TLM authors and return times and counts."""
     device = torch.device(case.device)
-    clock = bench.clock(case)
+    clock = setup.clock(case)
     model = bert_masked_lm(case, "eager").to(device).train()
     optimizer = torch.optim.AdamW(_groups(model), lr=LEARNING_RATE, eps=1e-6, fused=False)
     scaler = torch.amp.GradScaler(case.device)
-    loader, batch_size = _batches(case, bench)
+    loader, batch_size = _batches(case, setup)
     tokens = padded = 0
     loss = float("nan")
     for batch in loader:
         if clock.is_timing:
-            tokens += int(batch["attention_mask"].sum())  # on the host, before it travels
+            tokens += int(batch["attention_mask"].sum())  # on the host
             padded += batch["input_ids"].numel()
         loss = _step(model, optimizer, scaler, {name: part.to(device) for name, part in batch.items()})
         clock.tick()
@@ -158,11 +158,11 @@ def _step(model: Any, optimizer: torch.optim.Optimizer, scaler: Any, batch: dict
     return float(loss.item())
 
 
-def _batches(case: Case, bench: Bench) -> tuple[DataLoader[Any], int]:
-    rows = bench.rows(case)
-    # No text is longer than 128, so that the next multiple of 128 is 128 for all.
+def _batches(case: Case, setup: Setup) -> tuple[DataLoader[Any], int]:
+    rows = setup.rows(case)
+    # No text has more than 128 tokens, so all are padded to 128.
     collator = DataCollatorForLanguageModeling(
-        bench.tokenizer(case), mlm_probability=MASKED_SHARE, pad_to_multiple_of=LENGTH
+        setup.tokenizer(case), mlm_probability=MASKED_SHARE, pad_to_multiple_of=LENGTH
     )
     loader = DataLoader(
         rows,
@@ -176,11 +176,11 @@ def _batches(case: Case, bench: Bench) -> tuple[DataLoader[Any], int]:
 
 
 def _groups(model: Any) -> list[dict[str, Any]]:
-    plain = [name for name, _ in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
-    return [
-        {"params": [part for name, part in model.named_parameters() if name not in plain], "weight_decay": 0.01},
-        {"params": [part for name, part in model.named_parameters() if name in plain], "weight_decay": 0.0},
-    ]
+    decay: list[torch.nn.Parameter] = []
+    no_decay: list[torch.nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        (no_decay if name.endswith("bias") or "LayerNorm" in name else decay).append(parameter)
+    return [{"params": decay, "weight_decay": 0.01}, {"params": no_decay, "weight_decay": 0.0}]
 
 
 _SQUARE = 8192
@@ -188,8 +188,8 @@ _REPEATS = 11
 _LAUNCHES = 10
 
 
-def matmul(case: Case, bench: Bench) -> Row:
-    """TFLOP/s of a large square product and of the products in our model, each the median of several on random data."""
+def matmul(case: Case, setup: Setup) -> Row:
+    """Return the TFLOP/s of a large square product and of the model's products, each a median on random data."""
     device = torch.device(case.device)
     rates = {
         f"{rows}x{inner}x{columns}": round(median(_rates(rows, inner, columns, device)), 1)
@@ -199,7 +199,7 @@ def matmul(case: Case, bench: Bench) -> Row:
 
 
 def shapes(case: Case) -> list[tuple[int, int, int]]:
-    """Rows, inner size and columns of the products to try."""
+    """Return the rows, inner size and columns of the products."""
     size, tokens = SIZES[case.size], case.rows * LENGTH
     return [
         (_SQUARE, _SQUARE, _SQUARE),
@@ -212,7 +212,7 @@ def shapes(case: Case) -> list[tuple[int, int, int]]:
 
 
 def _rates(rows: int, inner: int, columns: int, device: torch.device) -> list[float]:
-    """TFLOP/s of each repetition; several launches in one keep the gaps between them small."""
+    """Return the TFLOP/s of each repetition; several launches in each keep the gaps between them small."""
     left = torch.randn(rows, inner, device=device, dtype=torch.bfloat16)
     right = torch.randn(inner, columns, device=device, dtype=torch.bfloat16)
     operations = 2.0 * rows * inner * columns * _LAUNCHES
@@ -225,4 +225,4 @@ def _rates(rows: int, inner: int, columns: int, device: torch.device) -> list[fl
         end.record()
         end.synchronize()
         milliseconds.append(start.elapsed_time(end))
-    return [operations / taken / 1e9 for taken in milliseconds[1:]]  # the first warms up
+    return [operations / elapsed / 1e9 for elapsed in milliseconds[1:]]  # the first is a warm-up

@@ -1,16 +1,16 @@
-"""Make the texts that the benchmark trains on: real text, tokenised once, small enough to carry to another machine.
+"""Make the texts of the benchmark: real text, tokenized once, small enough to copy to another machine.
 
     .venv/bin/python -m benchmarks.training.prepare [--data ../shared/data] [--out FOLDER]
 
-For each vocabulary there are `tokenizer/`, `full/` (text of all corpus sources mixed, laid end to end and cut into rows
-of exactly 128 tokens) and `task/` (the train texts of three tasks as they come, one by one, cut off at 128 tokens).
+For each vocabulary there are `tokenizer/`, `full/` (text of all corpus sources mixed, end to end in rows of exactly 128
+tokens) and `task/` (the single train texts of three tasks, truncated to 128 tokens).
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 
 import numpy as np
@@ -27,42 +27,42 @@ from endtask.tokenization.tokenizer import save_tokenizer, train_tokenizer
 
 TASKS = ("chemprot", "sciie", "agnews")
 SMALL_TOKENS = 1_000_000
-"""Enough for the small vocabulary, which only a CPU is measured on."""
+"""The tokens for the small vocabulary, which is measured on a CPU only."""
 
 _TOKENIZER_PASSAGES = 20_000
-_PASSAGES_TOGETHER = 50
+_PASSAGES_JOINED = 50
 
 
 def prepare(data: Path, out: Path, tokens: int, share: float) -> None:
-    """Write everything for both vocabularies."""
+    """Write the texts and tokenizers of both vocabularies."""
     passages = draw_passages(sorted((data / "corpus").glob("*.jsonl.zst")), share)
     examples = task_texts([data / "tasks" / task / "train.jsonl.zst" for task in TASKS])
     counts = {
-        str(vocabulary): _prepare_vocabulary(passages, examples, vocabulary, wanted, vocabulary_folder(out, vocabulary))
-        for vocabulary, wanted in ((VOCABULARY, tokens), (SMALL_VOCABULARY, min(tokens, SMALL_TOKENS)))
+        str(vocabulary): _prepare_vocabulary(passages, examples, vocabulary, most, vocabulary_folder(out, vocabulary))
+        for vocabulary, most in ((VOCABULARY, tokens), (SMALL_VOCABULARY, min(tokens, SMALL_TOKENS)))
     }
     write_json(out / "counts.json", {"seed": SEED, "passages": len(passages), "vocabularies": counts})
 
 
 def draw_passages(paths: Sequence[Path], share: float, seed: int = SEED) -> list[str]:
-    """The same share of every source, drawn by chance and mixed."""
+    """Return a random sample of the same share of every source, mixed."""
     drawn: list[str] = []
     for path in paths:
         texts = [row["text"] for _, row in read_rows(path)]
-        chosen = generator(seed, "training benchmark", path.name).random(len(texts)) < share
-        drawn += [text for text, keep in zip(texts, chosen, strict=True) if keep]
-    return [drawn[place] for place in generator(seed, "training benchmark", "mix").permutation(len(drawn))]
+        mask = generator(seed, "training benchmark", path.name).random(len(texts)) < share
+        drawn += compress(texts, mask)
+    return [drawn[index] for index in generator(seed, "training benchmark", "mix").permutation(len(drawn))]
 
 
 def task_texts(paths: Sequence[Path]) -> list[str]:
-    """The texts of several tasks, one after another."""
+    """Return the texts of several tasks."""
     return [row["text"] for path in paths for _, row in read_rows(path)]
 
 
-def together(passages: Iterable[str], count: int) -> Iterator[str]:
-    """Passages joined by the dozen, so that few rows cut from them are short.
+def joined(passages: Iterable[str], count: int) -> Iterator[str]:
+    """Yield `count` passages at a time as one text, so that few of its rows are short.
 
-    >>> list(together(["a", "b", "c"], 2))
+    >>> list(joined(["a", "b", "c"], 2))
     ['a b', 'c']
     """
     stream = iter(passages)
@@ -71,12 +71,12 @@ def together(passages: Iterable[str], count: int) -> Iterator[str]:
 
 
 def full_rows(texts: PackedTexts, length: int) -> NDArray[np.int64]:
-    """The texts of exactly that many tokens, as rows of a table."""
+    """Return the texts of exactly `length` tokens as rows of a table."""
     return np.stack([texts[int(position)] for position in np.flatnonzero(texts.lengths == length)])
 
 
 def write_rows(rows: NDArray[np.int64], folder: Path) -> PackedTexts:
-    """Write rows of token ids in the form of packed texts."""
+    """Write rows of token ids as packed texts."""
     count, length = rows.shape
     folder.mkdir(parents=True, exist_ok=True)
     rows.astype(np.uint16).tofile(folder / "tokens.bin")
@@ -92,9 +92,9 @@ def _prepare_vocabulary(
     settings = TokenizerSettings(vocab_size=vocabulary)
     tokenizer = train_tokenizer([*examples, *passages[:_TOKENIZER_PASSAGES]], settings, LENGTH, seed=SEED)
     if len(tokenizer) != vocabulary:
-        raise SystemExit(f"the texts gave {len(tokenizer)} tokens, not {vocabulary}: too little text")
+        raise SystemExit(f"the vocabulary has {len(tokenizer)} tokens, not {vocabulary}: too little text")
     save_tokenizer(tokenizer, folder / "tokenizer")
-    rows = full_rows(pack_passages(together(passages, _PASSAGES_TOGETHER), tokenizer, LENGTH, folder / "full"), LENGTH)
+    rows = full_rows(pack_passages(joined(passages, _PASSAGES_JOINED), tokenizer, LENGTH, folder / "full"), LENGTH)
     if rows.size < tokens:
         print(f"vocabulary {vocabulary}: {rows.size} tokens of full sequences, not {tokens}; give a larger --share")
     parts = {
@@ -115,17 +115,17 @@ def _counts(texts: PackedTexts) -> dict[str, float]:
 
 
 def main() -> None:
-    """Make the texts as asked for on the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.training.prepare", description="Texts to train on.")
+    """Make the texts."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training.prepare", description="Make the texts.")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sample data")
     parser.add_argument("--out", type=Path, default=TEXTS, help="where the texts go")
     parser.add_argument("--tokens", type=int, default=12_000_000, help="of full sequences")
     parser.add_argument("--share", type=float, default=0.16, help="of the corpus that is drawn")
-    given = parser.parse_args()
-    if not (given.data / "corpus").is_dir():
-        parser.error(f"{given.data}: no sample data there (folders `corpus` and `tasks`); name its place with --data")
-    prepare(given.data, given.out, given.tokens, given.share)
-    print((given.out / "counts.json").read_text(encoding="utf-8"))
+    args = parser.parse_args()
+    if not (args.data / "corpus").is_dir():
+        parser.error(f"{args.data}: no sample data there (folders `corpus` and `tasks`); give its folder with --data")
+    prepare(args.data, args.out, args.tokens, args.share)
+    print((args.out / "counts.json").read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

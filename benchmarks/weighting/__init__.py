@@ -1,1 +1,1 @@
-"""What learned weights cost: a META step against a step with equal weights, and against the authors' way."""
+"""The cost of learned weights: a META step against a step with equal weights, and against the authors' code."""

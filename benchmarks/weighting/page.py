@@ -1,4 +1,4 @@
-"""The headline figures of the weighting benchmark, and its table."""
+"""The page of the weighting benchmark: headline statistics and table."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from statistics import median
 
 from benchmarks.job import ratio
 from benchmarks.results_file import Results
-from benchmarks.weighting.ours import AUTHORS, DEFAULT, EQUAL, META, PAPER, Row
+from benchmarks.weighting.endtask_engine import AUTHORS, DEFAULT, EQUAL, META, PAPER, Row
 
 GOALS = ("meta_step_over_equal_step", "meta_step_over_equal_step_default", "speedup_vs_authors_way")
-"""The figures that a whole results file has."""
+"""The statistics of a complete results file."""
 
 
 def summarize(rows: list[Row]) -> Row:
-    """All headline figures that the rows allow; those of a failed or missing measurement are left out."""
+    """Return the headline statistics, without those of failed or missing measurements."""
     statistics = {
         "meta_step_over_equal_step": _step_ratio(rows, META, EQUAL),
         "meta_step_over_equal_step_default": _step_ratio(rows, DEFAULT, EQUAL),
@@ -24,36 +24,36 @@ def summarize(rows: list[Row]) -> Row:
         "meta_step_milliseconds": step_milliseconds(rows, META),
         "measurements": sum("error" not in row for row in rows),
     }
-    return {name: figure for name, figure in statistics.items() if figure is not None}
+    return {name: value for name, value in statistics.items() if value is not None}
 
 
 def step_milliseconds(rows: list[Row], engine: str) -> float | None:
-    """A step of an engine: the median over repeats; None where not measured.
+    """Return the time of an engine's step: the mean over steps, the median over repeats; None if not measured.
 
-    The mean over all steps of a repeat, for of the default only every fourth has a look at held-out data.
+    By default META updates the weights at every fourth step only, hence the mean.
     """
-    found = [1000 * row["seconds"] / row["steps"] for row in rows if row["engine"] == engine and "error" not in row]
-    return round(median(found), 3) if found else None
+    times = [1000 * row["seconds"] / row["steps"] for row in rows if row["engine"] == engine and "error" not in row]
+    return round(median(times), 3) if times else None
 
 
 NAMES = {
     EQUAL: "equal weights (MT)",
-    META: "learned weights, a look at every step",
+    META: "learned weights, updated at every step",
     DEFAULT: "learned weights, default settings",
     PAPER: "learned weights, the paper's head",
-    AUTHORS: "the TARTAN authors' way (Hugging Face BERT)",
+    AUTHORS: "the TARTAN authors' code (Hugging Face BERT)",
 }
 
 
 def weighting_table(results: Results) -> str:
-    """Milliseconds of a step by every way, against equal weights."""
+    """Return the table of milliseconds of a step of every engine, against equal weights."""
     rows = list(results.rows)
     equal = step_milliseconds(rows, EQUAL)
     table = ["| a step of | milliseconds | against equal weights |", "|---|---:|---:|"]
     for engine, name in NAMES.items():
-        found = step_milliseconds(rows, engine)
-        if found is not None and equal is not None:
-            table.append(f"| {name} | {found:.1f} | {found / equal:.2f} |")
+        milliseconds = step_milliseconds(rows, engine)
+        if milliseconds is not None and equal is not None:
+            table.append(f"| {name} | {milliseconds:.1f} | {milliseconds / equal:.2f} |")
     first = rows[0]
     where = results.machine.gpu if first["device"] == "cuda" else results.machine.cpu
     how = (

@@ -1,1 +1,1 @@
-"""TARTAN's image experiment in small: a few classes are the task, all others help."""
+"""TARTAN's image experiment at small scale: a few classes are the task, all others the auxiliary task."""

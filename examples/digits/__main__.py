@@ -1,4 +1,4 @@
-"""Compare the ways to use auxiliary images, over several seeds, with a paired permutation test.
+"""Compare methods that use auxiliary images over several seeds, with a paired permutation test.
 
 .venv/bin/python -m examples.digits                                    # scikit-learn's digits, some minutes on one core
 .venv/bin/python -m examples.digits --images cifar100.npz --seeds 3    # your own copy of CIFAR-100
@@ -20,13 +20,13 @@ from benchmarks.results_file import write_results
 from endtask.config import Settings
 from endtask.errors import InputError
 from endtask.training.device import choose_device
-from examples.digits.figures import Row, row_of, summary_of, told
 from examples.digits.images import ImageTask, divide, read_digits, read_images, usual_classes
 from examples.digits.methods import METHODS, Plan, learn
+from examples.digits.results import Row, as_text, row_of, summary_of
 
 
 def compare(tasks: Sequence[ImageTask], plan: Plan, seeds: int, device: torch.device) -> list[Row]:
-    """Train every method with every seed on each of the tasks; a row for each run."""
+    """Train every method with every seed on every task, and return a row for each run."""
     rows = []
     for task in tasks:
         for seed in range(seeds):
@@ -42,21 +42,21 @@ def _run(method: str, task: ImageTask, plan: Plan, seed: int, device: torch.devi
 
 
 def main() -> None:
-    """Run as asked for on the command line."""
+    """Run the comparison of the command line."""
     parser = _parser()
-    given = parser.parse_args()
-    torch.set_num_threads(1)  # for images this small, sharing the work costs more than the work
+    args = parser.parse_args()
+    torch.set_num_threads(1)  # more threads are slower with images this small
     try:
-        images = read_digits() if given.images is None else read_images(given.images)
-        classes = given.classes or usual_classes(images)
-        tasks = [divide(images, classes, per_class=amount, seed=0) for amount in given.per_class]
-        device = choose_device(Settings(device=given.device))
-        rows = compare(tasks, replace(Plan(), steps=given.steps), given.seeds, device)
+        images = read_digits() if args.images is None else read_images(args.images)
+        classes = args.classes or usual_classes(images)
+        tasks = [divide(images, classes, per_class=amount, seed=0) for amount in args.per_class]
+        device = choose_device(Settings(device=args.device))
+        rows = compare(tasks, replace(Plan(), steps=args.steps), args.seeds, device)
         summary = summary_of(rows)
-        print(told(summary["methods"]))
-        if given.results is not None:
+        print(as_text(summary["methods"]))
+        if args.results is not None:
             command = f"python -m examples.digits {shlex.join(sys.argv[1:])}"
-            print(write_results("digits", command, rows, dict(summary), given.results))
+            print(write_results("digits", command, rows, dict(summary), args.results))
     except InputError as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
 
@@ -71,13 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=_count, default=10)
     parser.add_argument("--steps", type=_count, default=Plan.steps)
     parser.add_argument("--device", default="cpu", choices=("auto", "cpu", "cuda", "mps"))
-    parser.add_argument("--results", type=Path, help="a folder to write all figures to, as digits.json")
+    parser.add_argument("--results", type=Path, help="write all results to digits.json in this folder")
     return parser
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 

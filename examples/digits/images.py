@@ -23,7 +23,7 @@ MEDIUM_MAMMALS = (34, 63, 64, 66, 75)
 
 @dataclass(frozen=True)
 class Images:
-    """Images (N, channels, height, width) between 0 and 1, and the class of each, counted from 0."""
+    """Images (N, channels, height, width) with pixels between 0 and 1, and their classes from 0."""
 
     pixels: NDArray[np.float32]
     labels: NDArray[np.int64]
@@ -31,20 +31,20 @@ class Images:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def at(self, places: NDArray[np.int64]) -> Images:
-        """Some of them."""
-        return Images(self.pixels[places], self.labels[places])
+    def at(self, indices: NDArray[np.int64]) -> Images:
+        """Return the images at some indices."""
+        return Images(self.pixels[indices], self.labels[indices])
 
     def of_classes(self, classes: Sequence[int]) -> Images:
-        """Those of some classes, which are counted anew in the given order."""
-        chosen = self.at(np.flatnonzero(np.isin(self.labels, classes)))
-        number = {label: place for place, label in enumerate(classes)}
-        return Images(chosen.pixels, np.array([number[int(label)] for label in chosen.labels], dtype=np.int64))
+        """Return the images of some classes, numbered in the given order."""
+        selected = self.at(np.flatnonzero(np.isin(self.labels, classes)))
+        numbers = {label: number for number, label in enumerate(classes)}
+        return Images(selected.pixels, np.array([numbers[int(label)] for label in selected.labels], dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class ImageTask:
-    """What is to be learned: train, dev and test images of the task, and images of the other classes."""
+    """The train, dev and test images of a task, and the images of all other classes."""
 
     train: Images
     dev: Images
@@ -53,19 +53,19 @@ class ImageTask:
 
 
 def read_digits() -> Images:
-    """Scikit-learn's 1,797 digits of 8 x 8 pixels, which come with the library."""
+    """Return the 1,797 digits of 8 x 8 pixels that scikit-learn contains."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    return Images((found.images[:, None] / 16.0).astype(np.float32), found.target.astype(np.int64))
+    digits = load_digits()
+    return Images((digits.images[:, None] / 16.0).astype(np.float32), digits.target.astype(np.int64))
 
 
 def read_images(path: Path) -> Images:
-    """Images of a file: `.npz` with `images` (N, height, width[, channels]) and `labels`, or `.parquet`.
+    """Read a `.npz` with `images` (N, height, width[, channels]) and `labels`, or a `.parquet`.
 
-    Pixels are whole numbers from 0 to 255, of any integer type, or fractions from 0 to 1; labels are whole numbers.
-    Of a Parquet file the columns are those of the hub's image sets: encoded images in `img` or `image`, and their
-    classes in `fine_label` or `label`. Pickled files are refused, for reading them would run what they hold.
+    Pixels are whole numbers from 0 to 255, of any integer type, or fractions from 0 to 1; labels are whole numbers. A
+    Parquet file has the columns of the hub's image data sets: encoded images in `img` or `image`, and their classes in
+    `fine_label` or `label`. Pickled files raise `InputError`, since reading them can run code.
     """
     if path.suffix not in (".npz", ".parquet"):
         raise InputError("images come as .npz or .parquet", path=path, hint="pickled files are not read: they run code")
@@ -75,12 +75,12 @@ def read_images(path: Path) -> Images:
 
 
 def usual_classes(images: Images) -> tuple[int, ...]:
-    """The task where no classes are named: the paper's of 100 classes (CIFAR-100), else digits that look alike."""
+    """Return the default classes of the task: the paper's of 100 classes (CIFAR-100), else digits that look alike."""
     return MEDIUM_MAMMALS if set(images.labels.tolist()) == set(range(100)) else CONFUSABLE_DIGITS
 
 
 def divide(images: Images, classes: Collection[int], *, per_class: int, seed: int) -> ImageTask:
-    """Cut out the task: `per_class` images of each class for train and as many for dev, the rest is for test."""
+    """Divide the images of the task: `per_class` of each class for train, as many for dev, the rest for test."""
     known = {int(label) for label in images.labels}
     if missing := sorted(set(classes) - known):
         raise InputError(f"there is no class {missing[0]} among {len(known)} classes")
@@ -92,9 +92,9 @@ def divide(images: Images, classes: Collection[int], *, per_class: int, seed: in
     if min(map(len, by_class)) <= 2 * per_class:
         raise InputError(f"{per_class} images per class for train and dev leave none for test")
     return ImageTask(
-        train=task.at(np.concatenate([places[:per_class] for places in by_class])),
-        dev=task.at(np.concatenate([places[per_class : 2 * per_class] for places in by_class])),
-        test=task.at(np.concatenate([places[2 * per_class :] for places in by_class])),
+        train=task.at(np.concatenate([indices[:per_class] for indices in by_class])),
+        dev=task.at(np.concatenate([indices[per_class : 2 * per_class] for indices in by_class])),
+        test=task.at(np.concatenate([indices[2 * per_class :] for indices in by_class])),
         auxiliary=images.of_classes(sorted(known - set(classes))),
     )
 
@@ -125,7 +125,7 @@ def _from_parquet(path: Path) -> Images:
 
 
 def _decoded(cells: Sequence[Any], path: Path) -> NDArray[np.uint8]:
-    """Images as they stand in a column of the hub's: encoded, all of one size."""
+    """Decode the images of a column, which must all have the same size."""
     try:
         from PIL import Image
     except ImportError:
@@ -147,7 +147,7 @@ _COLUMNS = (("img", "image"), ("fine_label", "label"))
 
 
 def _checked(pixels: NDArray[Any], labels: NDArray[Any], path: Path) -> Images:
-    """The images with pixels between 0 and 1, whatever type of number they come in."""
+    """Return the images with pixels scaled to 0 to 1; raise `InputError` for wrong shapes and types."""
     if labels.ndim != 1 or (len(labels) and labels.dtype.kind not in "iu"):
         raise InputError("labels are a whole number for each image", path=path, key="labels")
     if pixels.ndim not in (3, 4) or len(pixels) != len(labels):
@@ -160,13 +160,13 @@ def _checked(pixels: NDArray[Any], labels: NDArray[Any], path: Path) -> Images:
 
 
 def _largest(pixels: NDArray[Any], path: Path) -> float:
-    """What is white: 255 of whole numbers, else 1; pixels that lie beyond are refused, for their scale is unknown."""
+    """Return the value of white: 255 for whole numbers, else 1; raise `InputError` for pixels beyond it."""
     hint = "whole numbers from 0 to 255, or fractions from 0 to 1"
     if pixels.dtype.kind not in "iuf":
         raise InputError(f"pixels of type {pixels.dtype} are no numbers", path=path, key="images", hint=hint)
     largest = 1.0 if pixels.dtype.kind == "f" else 255.0
     least, most = pixels.min(), pixels.max()
-    if not (least >= 0 and most <= largest):  # so that what is no number is refused too
-        told = f"pixels lie between {least:g} and {most:g}, not between 0 and {largest:g}"
-        raise InputError(told, path=path, key="images", hint=hint)
+    if not (least >= 0 and most <= largest):  # also true for NaN
+        message = f"pixels lie between {least:g} and {most:g}, not between 0 and {largest:g}"
+        raise InputError(message, path=path, key="images", hint=hint)
     return largest

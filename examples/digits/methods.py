@@ -1,4 +1,4 @@
-"""The ways to use auxiliary images: not at all, before the task, or together with it."""
+"""The methods: train without auxiliary images, on them before the task, or on both together."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ METHODS = ("task only", "agnostic", "mt", "meta")
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how fast; the paper's image experiment has batches of 64, a rate of 3e-4 and an eta of 5e-2."""
+    """Steps, batches and rates; the paper's image experiment has batches of 64, a rate of 3e-4 and an eta of 5e-2."""
 
     steps: int = 600
     finetune_steps: int = 300
@@ -44,7 +44,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Predictions on test by the weights that are best on dev, their dev score, and the task's weight at each step."""
+    """Test predictions of the weights that are best on dev, their dev score, and the task's weight at each step."""
 
     predicted: NDArray[np.int64]
     dev_accuracy: float
@@ -52,19 +52,19 @@ class Outcome:
 
 
 def learn(method: str, task: ImageTask, plan: Plan, *, seed: int, device: torch.device) -> Outcome:
-    """Train by one of the methods, fine-tune on the task alone, and keep the best weights on dev.
+    """Train by a method, fine-tune on the task alone, and return the outcome of the best weights on dev.
 
-    All start from the same random weights. What is learned before the task's head is ready (agnostic) is not scored.
+    All methods start from the same random weights. Pre-training without the task (agnostic) has no dev scores.
     """
-    work = _Work(task, plan, seed, DeviceContext(device))
-    together = {"task only": [TASK], "agnostic": [AUXILIARY], "mt": [TASK, AUXILIARY], "meta": [TASK, AUXILIARY]}
-    weights = work.phase(together[method], plan.steps, learned=method == "meta", scored=method != "agnostic")
-    work.phase([TASK], plan.finetune_steps, learned=False, scored=True)
-    return work.outcome(weights)
+    trainer = _Trainer(task, plan, seed, DeviceContext(device))
+    objectives = {"task only": [TASK], "agnostic": [AUXILIARY], "mt": [TASK, AUXILIARY], "meta": [TASK, AUXILIARY]}
+    weights = trainer.phase(objectives[method], plan.steps, learned=method == "meta", scored=method != "agnostic")
+    trainer.phase([TASK], plan.finetune_steps, learned=False, scored=True)
+    return trainer.outcome(weights)
 
 
-class _Work:
-    """A network under training, and the best it has been."""
+class _Trainer:
+    """A network in training, with its best weights on dev."""
 
     def __init__(self, task: ImageTask, plan: Plan, seed: int, context: DeviceContext) -> None:
         self._task, self._plan, self._seed, self._context = task, plan, seed, context
@@ -74,7 +74,7 @@ class _Work:
         self._best: tuple[float, dict[str, Any]] = (-1.0, {})
 
     def phase(self, names: list[str], steps: int, *, learned: bool, scored: bool) -> list[float]:
-        """Train some objectives together; returns the task's weight at each step, if it is learned."""
+        """Train some objectives together; return the task's weight at each step if weights are learned."""
         folds = self._folds() if learned and self._plan.meta.split == "folds" else None
         left_out = folds.held_out if folds else None
         objectives: dict[str, BuiltObjective] = {name: self._objective(name, left_out) for name in names}
@@ -88,7 +88,7 @@ class _Work:
         return torch.stack(curve).tolist() if curve else []
 
     def outcome(self, weights: list[float]) -> Outcome:
-        """What the best weights say of test."""
+        """Return the predictions of the best weights on test."""
         accuracy, best = self._best
         self._network.load_state_dict(best)
         return Outcome(self._predict(self._task.test), accuracy, weights)

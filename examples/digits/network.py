@@ -1,4 +1,4 @@
-"""A small convolutional network, and objectives over images, as endtask's training loop takes them."""
+"""A small convolutional network and objectives over images for endtask's training loop."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TASK, AUXILIARY = "task", "auxiliary"
 
 
 class ImageNetwork(nn.Module):
-    """Two convolutions and a dense layer that all objectives share, and a linear head for each."""
+    """Two convolutions and a dense layer that all objectives share, and a linear head for each objective."""
 
     def __init__(self, shape: tuple[int, ...], classes: dict[str, int], *, seed: int, width: int = 64) -> None:
         super().__init__()
         torch.manual_seed(seed)
-        channels, height, wide = shape
-        flat = 32 * -(-height // 4) * -(-wide // 4)
+        channels, height, image_width = shape
+        flat = 32 * -(-height // 4) * -(-image_width // 4)
         self.encoder = nn.Sequential(
             nn.Conv2d(channels, 16, 3, stride=2, padding=1),
             nn.ReLU(),
@@ -50,25 +50,25 @@ class ImageBatch:
 
     @property
     def real_tokens(self) -> int:
-        """Images."""
+        """The number of images."""
         return len(self.labels)
 
     @property
     def padded_tokens(self) -> int:
-        """Images again: none is padding."""
+        """The number of images, since none is padding."""
         return len(self.labels)
 
     def to(self, device: torch.device) -> ImageBatch:
-        """The same batch on another device."""
+        """Return the batch on another device."""
         return ImageBatch(self.pixels.to(device, non_blocking=True), self.labels.to(device, non_blocking=True))
 
     def pin(self) -> ImageBatch:
-        """The same batch in pinned memory."""
+        """Return the batch in pinned memory."""
         return ImageBatch(self.pixels.pin_memory(), self.labels.pin_memory())
 
 
 class ImageClasses:
-    """Learn the classes of images; `left_out` says which a step must not read."""
+    """The objective of image classes; `left_out` returns a mask of the images that a step must not read."""
 
     passes = 1
 
@@ -86,22 +86,22 @@ class ImageClasses:
         self._left_out = left_out
 
     def batch(self, step: int) -> ImageBatch:
-        """Images drawn for this step, each at most once."""
+        """Return images drawn for a step, each at most once."""
         allowed = None if self._left_out is None else ~self._left_out(step)
         return draw(self._images, self._batch_size, allowed, generator(self._seed, self.name, step))
 
     def loss(self, network: ImageNetwork, batch: ImageBatch) -> Loss:
-        """Mean cross-entropy."""
+        """Return the mean cross-entropy."""
         value = functional.cross_entropy(network.heads[self.name](network.encoder(batch.pixels)), batch.labels)
         return Loss(value, {"task": value})
 
     def flops(self, network: ImageNetwork, batch: ImageBatch) -> float:
-        """About six for each weight and image."""
+        """Return about six FLOPs for each weight and image."""
         return 6.0 * sum(weight.numel() for weight in network.encoder.parameters()) * len(batch.labels)
 
 
 class HeldOutImages:
-    """Held-out images for learned weights: those of a fold of train, or dev."""
+    """The held-out images of learned weights: a fold of train, or dev."""
 
     def __init__(
         self, train: Images, dev: Images, folds: Folds | None, classes: int, *, settings: MetaConfig, seed: int
@@ -111,34 +111,34 @@ class HeldOutImages:
         self._settings, self._seed = settings, seed
 
     def fit_batch(self, step: int) -> ImageBatch:
-        """Images to fit a head to."""
+        """Return images that fit a head."""
         allowed = None if self._folds is None else ~self._folds.held_out(step)
         return draw(self._train, self._settings.fit_batch, allowed, generator(self._seed, "fit", step))
 
     def gradient_batch(self, step: int) -> ImageBatch:
-        """Images that are held out."""
+        """Return held-out images."""
         random = generator(self._seed, "gradient", step)
         if self._folds is None:
             return draw(self._dev, self._settings.gradient_batch, None, random)
         return draw(self._train, self._settings.gradient_batch, self._folds.held_out(step), random)
 
     def features(self, network: ImageNetwork, batch: ImageBatch) -> Tensor:
-        """What the heads read."""
+        """Return the input of the heads."""
         features: Tensor = network.encoder(batch.pixels)
         return features
 
     def task_outputs(self, network: ImageNetwork, batch: ImageBatch) -> Tensor:
-        """What the task's head says."""
+        """Return the outputs of the task's head."""
         outputs: Tensor = network.heads[TASK](network.encoder(batch.pixels))
         return outputs
 
     def targets(self, batch: ImageBatch) -> Tensor:
-        """The classes."""
+        """Return the classes."""
         return batch.labels
 
 
 def draw(images: Images, size: int, allowed: NDArray[np.bool_] | None, random: np.random.Generator) -> ImageBatch:
-    """Some of the images allowed; all of them where they are fewer."""
-    places = np.arange(len(images)) if allowed is None else np.flatnonzero(allowed)
-    chosen = images.at(random.choice(places, min(size, len(places)), replace=False))
-    return ImageBatch(torch.from_numpy(chosen.pixels), torch.from_numpy(chosen.labels))
+    """Draw `size` of the allowed images, or all of them if they are fewer."""
+    indices = np.arange(len(images)) if allowed is None else np.flatnonzero(allowed)
+    drawn = images.at(random.choice(indices, min(size, len(indices)), replace=False))
+    return ImageBatch(torch.from_numpy(drawn.pixels), torch.from_numpy(drawn.labels))

@@ -2,14 +2,15 @@
 
 >>> import endtask
 >>> sorted(endtask.__all__)
-['Corpus', 'InputError', 'Settings', 'Task', 'load', 'load_settings', 'run']
+['Corpus', 'InputError', 'Model', 'Settings', 'Task', 'fit', 'load', 'load_settings', 'run']
 """
 
+from endtask.api.fit import fit
+from endtask.api.model import Model, load
 from endtask.config import Settings, load_settings
 from endtask.corpus import Corpus
 from endtask.errors import InputError
 from endtask.pipeline.run import run
-from endtask.serving.predictor import load
 from endtask.task import Task
 
-__all__ = ["Corpus", "InputError", "Settings", "Task", "load", "load_settings", "run"]
+__all__ = ["Corpus", "InputError", "Model", "Settings", "Task", "fit", "load", "load_settings", "run"]

@@ -1,4 +1,4 @@
-"""The demo: the whole chain with the corpus, the same model without it, and a bag of words."""
+"""Run the demo: all stages with the corpus, the same model without the corpus, and a bag of words."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from endtask.pipeline.run import Run, RunResult
 from endtask.progress import say
 from endtask.task.split import group_numbers
 
-# Without corpus text pre-training reads the task's few texts again and again; about 300 steps were best on dev.
+# Without corpus text, pre-training repeats the task's few texts; about 300 steps were best on dev.
 _TASK_ONLY_BUDGET = "900ktok"
 _TASK_ONLY_FINETUNE_SHARE = 0.6
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the demo's table."""
+    """A row of the demo's table."""
 
     name: str
     mean: float
@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the demo found."""
+    """The demo's scores, and the test between the two variants."""
 
     rows: tuple[Row, ...]
     gain: float
@@ -51,11 +51,11 @@ class Outcome:
     report: Path
 
     def statistics(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {**asdict(self), "report": str(self.report)}
 
     def table(self) -> str:
-        """The table and what it says."""
+        """Return the table, the verdict and the path of the report."""
         lines = [f"{'':44} {'test accuracy':>16} {'seconds':>8} {'corpus MB':>10}"]
         for row in self.rows:
             score = f"{100 * row.mean:.1f}" + (f" ± {100 * row.std:.1f}" if row.seeds > 1 else "")
@@ -63,7 +63,7 @@ class Outcome:
         return "\n".join([*lines, "", self.verdict(), f"report: {self.report}"])
 
     def verdict(self) -> str:
-        """One honest sentence."""
+        """Return a sentence on what the corpus changed."""
         points = f"{100 * abs(self.gain):.1f} points"
         chance = f"paired permutation test over {self.test_rows} test rows: p = {self.p_value:.4f}"
         if self.p_value >= 0.05:
@@ -73,28 +73,28 @@ class Outcome:
 
 
 def run_demo(output: Path) -> Outcome:
-    """Run both variants and the baseline; finished parts are not repeated."""
+    """Run both variants and the baseline; finished stages are not repeated."""
     with_corpus = load_settings(preset="demo", given={"output_dir": str(output / "with-corpus")})
     say("1 of 2: with the corpus")
     run = Run(with_corpus)
-    first = _run(run)
+    first = _execute(run)
     say("2 of 2: the same model without the corpus")
-    second = _run(Run(_without_corpus(output, first)))
+    second = _execute(Run(_without_corpus(output, first)))
     outcome = _compare(run, first, second)
     write_json(output / "demo.json", outcome.statistics())
     return outcome
 
 
-def _run(run: Run) -> RunResult:
-    """Run, redoing what rests on libraries that were installed, upgraded or removed since the last time."""
-    return run.go(start=run.first_clash())
+def _execute(run: Run) -> RunResult:
+    """Run the stages. Redo the first stage whose data changed, since the corpus is the installed libraries."""
+    return run.execute(start=run.first_clash())
 
 
 def _without_corpus(output: Path, with_corpus: RunResult) -> Settings:
-    """The same model on the task's texts alone.
+    """Return settings for the same model on the task's texts only.
 
-    It gets the other run's tokenizer: one learned from 240 texts would cost it several points, and the comparison
-    is about what pre-training adds.
+    It uses the other run's tokenizer: a tokenizer learned from 240 texts would cost it several points, and the
+    comparison measures pre-training.
     """
     return load_settings(
         preset="demo",
@@ -111,9 +111,9 @@ def _without_corpus(output: Path, with_corpus: RunResult) -> Settings:
 def _compare(run: Run, first: RunResult, second: RunResult) -> Outcome:
     task = run.task
     baseline = tfidf_baseline(task, measure_of(task, run.settings.evaluate))
-    right = baseline.predicted == np.asarray(task.label_numbers("test"))
+    correct = baseline.predicted == np.asarray(task.label_numbers("test"))
     rows = (
-        Row(baseline.description, float(right.mean()), 0.0, 1, baseline.seconds, 0.0),
+        Row(baseline.description, float(correct.mean()), 0.0, 1, baseline.seconds, 0.0),
         _row("this model, without the corpus", second),
         _row("this model, with the retrieved corpus", first),
     )
@@ -124,7 +124,7 @@ def _compare(run: Run, first: RunResult, second: RunResult) -> Outcome:
         p_value=metric_permutation(
             with_corpus.predicted, without.predicted, with_corpus.truth, "accuracy", groups=group_numbers(task.test)
         ),
-        seconds=sum(row.seconds for row in rows),  # as first spent: a second call only reads
+        seconds=sum(row.seconds for row in rows),  # of the first call; later calls only read the results
         test_rows=len(with_corpus.ids),
         report=first.folder / "report.html",
     )
@@ -133,11 +133,7 @@ def _compare(run: Run, first: RunResult, second: RunResult) -> Outcome:
 def _row(name: str, result: RunResult) -> Row:
     manifests = (read_manifest(result.folder / stage) for stage in result.stages)
     seconds = sum(manifest["seconds"] for manifest in manifests if manifest)
-    scores = [seed["scores"]["accuracy"] for seed in _results(result.folder)["seeds"]]
+    results = json.loads((result.folder / "evaluate" / RESULTS).read_text(encoding="utf-8"))
+    scores = [seed["scores"]["accuracy"] for seed in results["seeds"]]
     megabytes = result.stages["select"]["bytes"] / 1e6
     return Row(name, statistics.fmean(scores), statistics.stdev(scores), len(scores), seconds, megabytes)
-
-
-def _results(folder: Path) -> dict[str, Any]:
-    results: dict[str, Any] = json.loads((folder / "evaluate" / RESULTS).read_text(encoding="utf-8"))
-    return results

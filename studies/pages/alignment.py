@@ -1,4 +1,4 @@
-"""Aligned objectives and few labels (alignment.yaml): the tables of the paper."""
+"""The page of aligned objectives and few labels (alignment.yaml): the tables of the paper."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from studies.tables import gpu_of, markdown, mean_std, percent, select
 
 Tree = dict[str, Any]
 TASKS = {"ct": "concept tagging", "ad": "acronym detection"}
-OWN = {"ct": "hyperlinks", "ad": "acronyms"}
-"""The objective that is shaped like each task."""
+ALIGNED = {"ct": "hyperlinks", "ad": "acronyms"}
+"""The objective that is aligned with each task."""
 TABLES = {
     "1": "Table 1: sizes",
     "2": "Table 2: numbers of labels",
@@ -52,7 +52,7 @@ def few_shot_rows(task: str, outcome: Tree) -> Iterator[Tree]:
 
 
 def encoder_rows(folder: Path) -> Iterator[Tree]:
-    """Yield what the pre-training of each variant in a task's folder cost."""
+    """Yield the cost of pre-training of each variant in a task's folder."""
     for stage in sorted(folder.glob("variants/*/seed-*/pretrain")):
         if (manifest := read_manifest(stage)) is not None:
             cost = {"steps": manifest["counts"]["steps"], "seconds": manifest["seconds"]}
@@ -61,7 +61,7 @@ def encoder_rows(folder: Path) -> Iterator[Tree]:
 
 
 def alignment_tables(results: Results) -> str:
-    """All tables of the paper that there are rows for."""
+    """Return the tables of the paper that have rows."""
     rows: list[Tree] = results.rows
     parts: list[str] = []
     for number, title in TABLES.items():
@@ -74,14 +74,14 @@ def alignment_tables(results: Results) -> str:
 
 
 def alignment_summary(results: Results) -> str:
-    """A line for each task: the largest encoder with and without the objective that is shaped like it."""
+    """Return a table with a line for each task: the largest encoder with and without the aligned objective."""
     rows: list[Tree] = results.rows
     lines = []
     for task, name in TASKS.items():
-        titles = (f"{LARGEST}, without {OWN[task]}, new head", f"{LARGEST}, new head", f"{LARGEST}, kept head")
+        titles = (f"{LARGEST}, without {ALIGNED[task]}, new head", f"{LARGEST}, new head", f"{LARGEST}, kept head")
         cells = [select(rows, kind="cell", task=task, table="2", title=title, labels=LABELS) for title in titles]
         lines.append([name, *(mean_std(cell[0]["accuracy"]) for cell in cells if cell)])
-    heads = [f"accuracy with {LABELS} labels", "not aligned", "aligned", "aligned, its head kept"]
+    heads = [f"accuracy with {LABELS} labels", "not aligned", "aligned", "aligned, with its head"]
     runs = max(row["runs"] for row in select(rows, kind="cell"))
     note = f"Encoders of {LARGEST}, {runs} runs a cell, {gpu_of(rows)}, {results.date}; `endtask few-shot studies/alignment.yaml`."
     return "\n".join([*markdown(heads, lines), "", note, ""])
@@ -92,21 +92,21 @@ def _table(cells: Sequence[Tree], *, with_epoch: bool) -> list[str]:
     for cell in cells:
         by_title.setdefault(cell["title"], []).append(cell)
     labels = dict.fromkeys(cell["labels"] for cell in cells)
-    lines = [[title, *(_cell(cell, with_epoch) for cell in found)] for title, found in by_title.items()]
+    lines = [[title, *(_cell(cell, with_epoch) for cell in row)] for title, row in by_title.items()]
     return markdown(["", *(f"{number} labels" for number in labels)], lines)
 
 
 def _cell(cell: Tree, with_epoch: bool) -> str:
     score, perplexity = cell["accuracy"], cell["perplexity"]
-    marks = [
+    daggers = [
         "†" if cell["tests"].get(name, {"p_holm": 1})["p_holm"] < 0.05 else "" for name in ("accuracy", "perplexity")
     ]
-    shown = f"{mean_std(score)}{marks[0]} / {perplexity['mean']:.2f} ± {perplexity['std']:.2f}{marks[1]}"
-    return f"{shown}, epoch {cell['epoch']:.0f}" if with_epoch else shown
+    text = f"{mean_std(score)}{daggers[0]} / {perplexity['mean']:.2f} ± {perplexity['std']:.2f}{daggers[1]}"
+    return f"{text}, epoch {cell['epoch']:.0f}" if with_epoch else text
 
 
 def _held_out(rows: Sequence[Tree]) -> list[str]:
-    """Table 6."""
+    """Return the lines of Table 6."""
     encoders = {
         LARGEST: "all four objectives",
         f"{LARGEST}-no-hyperlinks": "without hyperlinks",
@@ -115,21 +115,21 @@ def _held_out(rows: Sequence[Tree]) -> list[str]:
     }
     lines = []
     for encoder, title in encoders.items():
-        found = [select(rows, kind="held_out", body=encoder, objective=name) for name in ("mlm", "nsp")]
-        if all(found):
-            lines.append([title, *(f"{percent(row['accuracy'])} / {row['perplexity']:.2f}" for row, *_ in found)])
-    title = "**Table 6: are the first objectives hurt? Pages that no body has read**"
+        measured = [select(rows, kind="held_out", body=encoder, objective=name) for name in ("mlm", "nsp")]
+        if all(measured):
+            lines.append([title, *(f"{percent(row['accuracy'])} / {row['perplexity']:.2f}" for row, *_ in measured)])
+    title = "**Table 6: do aligned objectives harm the others? Held-out pages**"
     return [title, "", *markdown(["", "masked LM", "next sentences"], lines), ""] if lines else []
 
 
 def _cases(rows: Sequence[Tree]) -> list[str]:
-    """The two case studies."""
-    found = {(row["task"], row["text"], row["stage"]): row["shown"] for row in select(rows, kind="case")}
+    """Return the lines of the two case studies."""
+    answers = {(row["task"], row["text"], row["stage"]): row["shown"] for row in select(rows, kind="case")}
     parts = []
     for task, title in {"ct": "concepts in a query", "ad": f"acronyms of something in “{_SNIPPET}”"}.items():
-        texts = dict.fromkeys(text for of_task, text, _ in found if of_task == task)
+        texts = dict.fromkeys(text for of_task, text, _ in answers if of_task == task)
         stages = ("pre-training", "fine-tuning")
-        lines = [[text, *(found.get((task, text, stage), "") for stage in stages)] for text in texts]
+        lines = [[text, *(answers.get((task, text, stage), "") for stage in stages)] for text in texts]
         heads = ["", "after pre-training", f"after {LABELS} labels"]
         parts += [f"**Case study: {title}**", "", *markdown(heads, lines, left=3), ""] if lines else []
     return parts
@@ -139,14 +139,14 @@ def _notes(rows: Sequence[Tree]) -> str:
     cells, encoders = select(rows, kind="cell"), select(rows, kind="body")
     runs = " or ".join(str(number) for number in sorted({row["runs"] for row in cells}))
     labels = dict.fromkeys(row["labels"] for row in select(cells, task="ad", table="2"))
-    held_out = ", ".join(f"{max(2, round(HELD_OUT * number))} beside {number}" for number in labels)
+    held_out = ", ".join(f"{max(2, round(HELD_OUT * number))} with {number}" for number in labels)
     seconds = next(row["seconds"] for row in encoders if row["body"] == LARGEST)
     again = [row["body"] for row in encoders if row["trainings"] > 1]
-    but = f", but {', '.join(again)} again for a part of the runs, on another machine" if again else ""
+    exception = f"; {', '.join(again)} again for a part of the runs, on another machine" if again else ""
     return (
-        f"Accuracy in % and perplexity, mean ± spread over draws and seeds, {runs} runs a cell; lines of which runs are missing "
-        f"are left out. The labels of a column are those learned from; more labels, held out, choose the epoch: {held_out}. "
+        f"Accuracy in % and perplexity, mean ± spread over draws and seeds, {runs} runs a cell; lines with missing runs are left "
+        f"out. A column's number counts the train labels; more labels, held out, choose the epoch: {held_out}. "
         "† where a paired permutation test over rows against the first line of the same column has Holm's p below .05; rows "
-        "of acronym detection that come from one document are swapped together. Each body is pre-trained once, for "
-        f"{encoders[0]['steps']:,} steps ({seconds:.0f} s for {LARGEST}, with others beside it){but}."
+        "of acronym detection from one document are swapped together. Each encoder is pre-trained once, for "
+        f"{encoders[0]['steps']:,} steps ({seconds:.0f} s for {LARGEST}, while others shared the GPU){exception}."
     )

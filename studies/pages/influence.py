@@ -1,4 +1,4 @@
-"""Selection by influence (influence.yaml): how texts are chosen, how much, how long, by which layer, at what cost."""
+"""The page of selection by influence (influence.yaml): selectors, sizes, steps, layers and costs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from studies.tables import dagger, gpu_of, markdown, score_table, select
 
 Tree = dict[str, Any]
 TABLES = {
-    "main": "How the fifth is chosen",
-    "sizes": "How much is kept",
-    "steps": "How long it is trained",
-    "layers": "Whose gradients choose",
+    "main": "How a fifth is selected",
+    "sizes": "How much is selected",
+    "steps": "How many steps",
+    "layers": "Which layers' gradients select",
 }
 
 
 def influence_tables(results: Results) -> str:
-    """All tables of the page."""
+    """Return all tables of the page."""
     parts: list[str] = []
     rows: list[Tree] = results.rows
     for table, head in TABLES.items():
@@ -28,33 +28,33 @@ def influence_tables(results: Results) -> str:
                 against = next(row["title"] for row in found if row["cell"] == row["against"])
                 lines = score_table(found, against=against, metric=metric_name(found[0]["metric"]))
                 parts += [f"**{head}, {TASKS[task]}**", "", *lines, ""]
-    parts += [*_chosen(select(rows, kind="chosen")), *_costs(select(rows, kind="scoring"))]
+    parts += [*_selections(select(rows, kind="chosen")), *_costs(select(rows, kind="scoring"))]
     how = f"Mean ± spread over all models (pre-training seeds x fine-tuning seeds); {dagger(rows)}"
     where = f"Trained on {gpu_of(rows)}, {results.date}; `endtask compare studies/influence.yaml`."
     return "\n".join([*parts, f"{how}. {where}", ""])
 
 
-def _chosen(rows: list[Tree]) -> list[str]:
-    """What was chosen, in figures that need no training; `endtask report` of a run has them."""
+def _selections(rows: list[Tree]) -> list[str]:
+    """Return the table of statistics of the selections that need no training; the report of a run has them too."""
     lines = [
         [TASKS[row["task"]], row["title"], f"{row['passages']:,}", f"{row['kl']:.3f}", f"{row['label_words']:.2%}"]
         for row in rows
     ]
     table = markdown([" ", " ", "passages", "KL from the task", "label words"], lines, left=2)
-    return ["**What was chosen**", "", *table, ""] if rows else []
+    return ["**What was selected**", "", *table, ""] if rows else []
 
 
 def _costs(rows: list[Tree]) -> list[str]:
-    """What fitting and scoring cost, and which other scores give the same order (rank correlations)."""
+    """Return the table of the costs of fitting and scoring, and rank correlations with other scores."""
     heads = ["", "scoring model", "order", "candidates", "fitting", "scoring", "bytes a target", "ranks like last's"]
     heads += ["like those under other masks", "like the other model's", "like those by harm"]
     lines = []
     for row in rows:
         order = row["order"].removeprefix("layer_").replace("_", " ")
         cells = [TASKS[row["task"]], row["size"], order, f"{row['candidates']:,}"]
-        timed = "seconds" in row  # not where the GPU trained other models at the same time
+        timed = "seconds" in row  # not measured while the GPU trained other models
         cells += [f"{row['fitting_seconds']:.0f} s", f"{row['seconds']:.1f} s"] if timed else ["", ""]
         cells += [f"{row['bytes_per_target']:,.0f}"]
         correlations = ("rank_correlation", "agreement", "models", "harm")
         lines.append([*cells, *(f"{row[key]:.2f}" if key in row else "" for key in correlations)])
-    return ["**What choosing costs**", "", *markdown(heads, lines, left=3), ""] if rows else []
+    return ["**What selection costs**", "", *markdown(heads, lines, left=3), ""] if rows else []

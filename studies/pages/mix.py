@@ -1,4 +1,4 @@
-"""Learned weights inside TLM (mix.yaml), each task and selection against its fixed mix that is best on dev."""
+"""The page of learned weights inside TLM (mix.yaml): each task and selection against its best fixed mix on dev."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any
 
 from benchmarks.results_file import Results
 from endtask.reporting.format import metric_name
-from studies.judge import Compared
 from studies.pages.recipe import TASKS
+from studies.stored_results import Compared
 from studies.tables import cost_to_best, dagger, gpu_of, pairs_table, score_table, select
 
 Tree = dict[str, Any]
 PARTS = {"bm25": "on what BM25 selects", "iss": "on a selection by influence (ISS)"}
 LEARNED = {"meta": "equal", "meta-start": "equal-start"}
-"""Variants with learned weights, and those whose weights stay where the former start."""
+"""Variants with learned weights, and the variants whose weights stay at their initial values."""
 
 
 def best_fixed(compared: Compared) -> str:
-    """The fixed mix with the best dev score."""
+    """Return the fixed mix with the best dev score."""
     fixed = [name for name in compared.runs if name == "alone" or name.startswith("rho1-")]
     return max(fixed, key=lambda name: fmean(compared.models(name, "dev")))
 
 
 def pairs(compared: Compared) -> list[Tree]:
-    """What learning the weights changes, all else the same."""
-    known = [(one, other) for one, other in LEARNED.items() if {one, other} <= set(compared.runs)]
-    return [{"cell": one, "over": other, **compared.over(one, other)} for one, other in known]
+    """Return the differences of learned weights over their initial values, all else equal."""
+    trained = [(learned, fixed) for learned, fixed in LEARNED.items() if {learned, fixed} <= set(compared.runs)]
+    return [{"cell": learned, "over": fixed, **compared.over(learned, fixed)} for learned, fixed in trained]
 
 
 def mix_tables(results: Results) -> str:
-    """A table for each task and selection, then the pairs."""
+    """Return a table for each task and selection, then the pairs."""
     rows: list[Tree] = results.rows
     cells, parts = select(rows, kind="cell"), []
     for task, part in product(("chemprot", "sciie"), PARTS):
@@ -55,4 +55,4 @@ def mix_tables(results: Results) -> str:
 
 def _pair_title(row: Tree) -> str:
     share = "half" if row["cell"] == "meta" else "a ninth"
-    return f"{TASKS[row['task']]}, {share} of what is read the task's, {PARTS[row['part']]}"
+    return f"{TASKS[row['task']]}, {share} of the tokens from the task, {PARTS[row['part']]}"

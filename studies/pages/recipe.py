@@ -1,4 +1,4 @@
-"""The recipe against its baselines (recipe.yaml), the ladder to it (ladder.yaml), and the screens it came from."""
+"""The page of the recipe: against its baselines (recipe.yaml), step by step (ladder.yaml), and the screens for it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LEAK_NOTE = "many test rows are also in train; on the others the recipe and the
 
 
 def recipe_tables(results: Results) -> str:
-    """The final comparisons, then the ladder."""
+    """Return the final comparisons, then the ladder."""
     parts: list[str] = []
     rows: list[Tree] = results.rows
-    for table, head, against in (("final", "", "the recipe"), ("ladder", "The ladder, ", "the rung before")):
+    for table, head, against in (("final", "", "the recipe"), ("ladder", "The ladder, ", "the step before")):
         for task, name in TASKS.items():
             if found := select(rows, kind="cell", task=task, table=table):
                 lines = score_table(found, against=against, metric=metric_name(found[0]["metric"]))
@@ -33,7 +33,7 @@ def recipe_tables(results: Results) -> str:
 
 
 def recipe_summary(results: Results) -> str:
-    """A line for each task: the recipe, and what else one could do."""
+    """Return a table with a line for each task: the recipe and its alternatives."""
     others = {_PRETRAINED: "small pretrained encoder*", "no_corpus": "without corpus", "tfidf": "TF-IDF"}
     lines, seeds, notes = [], [], []
     for task, name in TASKS.items():
@@ -53,12 +53,12 @@ def recipe_summary(results: Results) -> str:
 
 
 def _leaks(row: Tree) -> bool:
-    """Whether rows of test that are also in train change the score by more than a point."""
+    """Return whether test rows that are also in train change the score by more than a point."""
     return "leak_free" in row and abs(row["mean"] - row["leak_free"]) > 0.01
 
 
 def screens_tables(results: Results) -> str:
-    """What was tried, by dev scores alone; the settings are those of the day, some under former names."""
+    """Return the dev scores of the screens; settings have the names that they had at the time."""
     rows: list[Tree] = results.rows
     pretraining = {(row["screen"], row["stage1"]): row for row in rows if "dev" not in row}
     parts = []
@@ -77,13 +77,13 @@ def screens_tables(results: Results) -> str:
 
 
 def screen_means(rows: Iterable[Tree]) -> list[Tree]:
-    """The dev scores of each pair of variants, over fine-tuning seeds."""
-    found: dict[tuple[str, str], list[Tree]] = {}
+    """Return the mean dev score of each pair of variants over fine-tuning seeds."""
+    pairs: dict[tuple[str, str], list[Tree]] = {}
     for row in rows:
         if "dev" in row:
-            found.setdefault((row["stage1"], row["stage2"]), []).append(row)
+            pairs.setdefault((row["stage1"], row["stage2"]), []).append(row)
     means = []
-    for (stage1, stage2), members in found.items():
+    for (stage1, stage2), members in pairs.items():
         dev = [float(row["dev"]) for row in members]
         spread = stdev(dev) if len(dev) > 1 else 0.0
         row = {"stage1": stage1, "stage2": stage2, "values": members[0]["values"]}
@@ -92,15 +92,17 @@ def screen_means(rows: Iterable[Tree]) -> list[Tree]:
 
 
 def optimizers_table(results: Results) -> str:
-    """AdamW and Muon, as measured before Muon was removed."""
-    found: Tree = results.summary
+    """Return the table of AdamW and Muon, measured before Muon was removed."""
+    summary: Tree = results.summary
     lines = ["| | rate | tokens | loss on held-out text | dev |", "|---|---:|---:|---:|---:|"]
     for name in ("adamw", "muon"):
-        loss = f"{found[f'{name}_held_out_loss']:.3f} ± {found[f'{name}_held_out_loss_std']:.3f}"
-        dev = mean_std({"mean": found[f"{name}_dev_score"], "std": found[f"{name}_dev_score_std"]})
-        lines.append(f"| {name} | {found[f'{name}_rate']:g} | {found[f'{name}_tokens'] / 1e6:.0f} M | {loss} | {dev} |")
+        loss = f"{summary[f'{name}_held_out_loss']:.3f} ± {summary[f'{name}_held_out_loss_std']:.3f}"
+        dev = mean_std({"mean": summary[f"{name}_dev_score"], "std": summary[f"{name}_dev_score_std"]})
+        lines.append(
+            f"| {name} | {summary[f'{name}_rate']:g} | {summary[f'{name}_tokens'] / 1e6:.0f} M | {loss} | {dev} |"
+        )
     seeds = len({row["seed"] for row in select(results.rows, kind="full run")})
-    where = f"{found['parameters'] / 1e6:.0f} M parameters, {seeds} seeds, {results.machine.gpu}, {results.date}"
+    where = f"{summary['parameters'] / 1e6:.0f} M parameters, {seeds} seeds, {results.machine.gpu}, {results.date}"
     return "\n".join([*lines, "", f"{where}.", ""])
 
 

@@ -1,4 +1,4 @@
-"""End-task aware training (tartan-scratch.yaml, tartan-checkpoint.yaml): tables, pairs of variants and a picture."""
+"""The page of end-task aware training (tartan-scratch.yaml, tartan-checkpoint.yaml): tables, pairs and a picture."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from benchmarks.results_file import Results
 from endtask.reporting.format import metric_name
 from endtask.reporting.plots import DotRow, dot_chart, picture
-from studies.judge import Compared
 from studies.pages.recipe import TASKS as NAMES
+from studies.stored_results import Compared
 from studies.tables import cost_to_best, dagger, gpu_of, is_clear, lead, markdown, pairs_table, score_table, select
 
 Tree = dict[str, Any]
@@ -20,18 +20,18 @@ TABLES = {
     "dapt-tapt": "Table 2: the domain's and the task's text",
     "dapt": "Table 4: the domain's text alone",
     "amounts": "Figure 2: how much of the domain",
-    "longer": "Figure 2 with steps enough to read all of it once",
-    "defaults": "One setting of META other than by default, the task's own text",
+    "longer": "Figure 2 with enough steps to read all of it once",
+    "defaults": "META with one setting changed, the task's own text",
 }
 AGAINST = {"amounts": "dapt", "longer": "dapt-1x-longer", "defaults": "meta-tapt"}
-"""What the other variants of a table are tested against, if not the variant of the table's name."""
+"""The variant that the others of a table are tested against; by default the variant of the table's name."""
 PAPER = {
     name: f"{words}{title}"
     for table, title in (("tapt", "TAPT"), ("dapt-tapt", "DAPT + TAPT"), ("dapt", "DAPT"))
     for name, words in ((table, ""), (f"mt-{table}", "MT, "), (f"meta-{table}", "META, "))
 } | {"dapt-tapt": "DAPT, then TAPT"}
 """The variants of the paper's three tables."""
-_WAYS = {way: way for way in ("dapt", "mt-dapt", "meta-dapt")}
+_DOMAIN_VARIANTS = ("dapt", "mt-dapt", "meta-dapt")
 _SHARED = {"dapt-1x": "DAPT, 1x", "dapt-all": "DAPT, all", **PAPER, "dapt-tapt": "DAPT + TAPT"}
 QUESTIONS: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
     "meta_over_mt": (
@@ -40,18 +40,18 @@ QUESTIONS: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
         {name: (f"meta-{name}", f"mt-{name}") for name in ("tapt", "dapt-tapt", "dapt", "dapt-1x", "dapt-all")},
     ),
     **{
-        f"{way}_full_over_light": (
-            f"{way.upper()}, then a full fine-tuning, against a light one",
+        f"{weighting}_full_over_light": (
+            f"{weighting.upper()}, then a full fine-tuning, against a light one",
             "full over light",
-            {name: (f"{way}-{name}-anew", f"{way}-{name}") for name in ("tapt", "dapt")},
+            {name: (f"{weighting}-{name}-anew", f"{weighting}-{name}") for name in ("tapt", "dapt")},
         )
-        for way in ("mt", "meta")
+        for weighting in ("mt", "meta")
     },
     **{
         question.replace(",", "").replace(" ", "_"): (
             f"How much of the domain: {question}",
             question,
-            {way: (f"{way}{more}", f"{way}{less}") for way in _WAYS},
+            {name: (f"{name}{more}", f"{name}{less}") for name in _DOMAIN_VARIANTS},
         )
         for question, more, less in (
             ("10x over 1x", "", "-1x"),
@@ -60,30 +60,28 @@ QUESTIONS: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
         )
     },
 }
-"""Pairs of variants by question: a title, the head of a column, and the pairs by what both share."""
+"""By question: a title, the head of a column, and pairs of variants by what both share."""
 
 
 def pairs(compared: Compared) -> Iterator[Tree]:
-    """The variants of the paper against plain fine-tuning, and the pairs of all questions."""
+    """Yield the tests of the paper's variants against plain fine-tuning, and of the pairs of all questions."""
     for row in compared.table({"plain": "plain"} | PAPER, "plain"):
         if "lead" in row:
             yield {"kind": "over plain"} | {key: row[key] for key in ("cell", "lead", "interval", "p", "p_holm")}
-    for question, (_, _, found) in QUESTIONS.items():
-        for shared, (one, other) in found.items():
-            if {one, other} <= set(compared.runs):
-                yield {"question": question, "shared": shared, "cell": one, "over": other, **compared.over(one, other)}
+    for question, (_, _, variants) in QUESTIONS.items():
+        for shared, (cell, over) in variants.items():
+            if {cell, over} <= set(compared.runs):
+                yield {"question": question, "shared": shared, "cell": cell, "over": over, **compared.over(cell, over)}
 
 
 def tartan_tables(results: Results) -> str:
-    """All tables of the page."""
+    """Return all tables of the page."""
     rows: list[Tree] = results.rows
     parts = [*_over_plain(rows)]
     for start, words in STARTS.items():
-        parts += ["<details>"]
-        parts += [
-            f"<summary>All tables {words}, with intervals, tests, costs and times to the best dev score</summary>"
-        ]
-        parts += ["", *(line for table in TABLES for task in TASKS for line in _table(rows, task, start, table))]
+        summary = f"All tables {words}, with intervals, tests, costs and times to the best dev score"
+        parts += ["<details>", f"<summary>{summary}</summary>", ""]
+        parts += [line for table in TABLES for task in TASKS for line in _table(rows, task, start, table)]
         parts += ["</details>", ""]
     for question, (title, head, _) in QUESTIONS.items():
         if found := [row | {"title": _pair_title(row)} for row in select(rows, question=question)]:
@@ -98,10 +96,9 @@ def tartan_tables(results: Results) -> str:
 
 
 def _table(rows: list[Tree], task: str, start: str, table: str) -> list[str]:
-    """The lines of one table, or none if it has nothing that other tables do not show."""
+    """Return the lines of a table, none if other tables show all its variants."""
     found, against = select(rows, kind="cell", task=task, body=start, table=table), AGAINST.get(table, table)
-    own = {row["cell"] for row in found if _is_own(table, row["cell"])}
-    if not own:
+    if not any(_is_specific(table, row["cell"]) for row in found):
         return []
     title = next(row["title"] for row in found if row["cell"] == against)
     lines = score_table(found, against=title, metric=metric_name(found[0]["metric"]))
@@ -110,20 +107,21 @@ def _table(rows: list[Tree], task: str, start: str, table: str) -> list[str]:
     return [head, "", *lines, "", *cost_to_best(curves, found), ""]
 
 
-def _is_own(table: str, variant: str) -> bool:
+def _is_specific(table: str, variant: str) -> bool:
+    """Return whether a variant is in no other table."""
     if table == "amounts":
         return variant.endswith(("-1x", "-all"))
     return variant not in ("plain", AGAINST.get(table, table))
 
 
 def _over_plain(rows: list[Tree]) -> Iterator[str]:
-    """What a user asks first: is it better than fine-tuning alone?"""
+    """Yield the lines of the tables that compare all variants with plain fine-tuning."""
     for start, words in STARTS.items():
         lines = []
         for variant, title in PAPER.items():
-            found = [select(rows, kind="over plain", body=start, task=task, cell=variant) for task in TASKS]
-            if any(found):
-                lines.append([title, *(lead(each[0]) if each else "" for each in found)])
+            by_task = [select(rows, kind="over plain", body=start, task=task, cell=variant) for task in TASKS]
+            if any(by_task):
+                lines.append([title, *(lead(found[0]) if found else "" for found in by_task)])
         heads = ["", *(NAMES[task] for task in TASKS)]
         yield from (f"**Points above plain fine-tuning, {words}**", "", *markdown(heads, lines), "")
 
@@ -136,7 +134,7 @@ LEGEND = {"plain": "plain fine-tuning", "mt": "MT: equal weights", "meta": "META
 
 
 def tartan_picture(results: Results) -> str:
-    """A dot for each variant: points above masked LM before the task; filled if the difference is clear."""
+    """Return a picture with a dot for each variant: points above masked LM before the task, filled if it is clear."""
     rows: list[DotRow] = []
     for start, words in STARTS.items():
         for table in ("tapt", "dapt-tapt", "dapt"):
@@ -155,5 +153,5 @@ def tartan_picture(results: Results) -> str:
 def _dots(rows: list[Tree], task: str, start: str, table: str) -> tuple[tuple[int, float, bool], ...]:
     found = {row["cell"]: row for row in select(rows, kind="cell", task=task, body=start, table=table)}
     names = ("plain", f"mt-{table}", f"meta-{table}")
-    leads = [(place, found[name]) for place, name in enumerate(names) if name in found]
-    return tuple((place, 100 * row["lead"], is_clear(row)) for place, row in leads if row.get("lead") is not None)
+    leads = [(series, found[name]) for series, name in enumerate(names) if name in found]
+    return tuple((series, 100 * row["lead"], is_clear(row)) for series, row in leads if row.get("lead") is not None)

@@ -1,4 +1,4 @@
-"""The benchmark of few-shot learning: it runs, and what is made of its figures."""
+"""The benchmark of few-shot learning runs, and its tables show the measurements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import few_shot as benchmark
-from benchmarks.few_shot import Row, few_shot_table, latency, make_run, one_by_one, stacked, summarize, write_task
+from benchmarks.few_shot import (
+    Row,
+    few_shot_table,
+    latency,
+    make_run,
+    summarize,
+    time_few_shot,
+    time_whole_network,
+    write_task,
+)
 from benchmarks.results_file import read_results, write_results
 from endtask.config import resolve
 from endtask.task import Task
@@ -18,9 +27,9 @@ def test_heads_are_trained_side_by_side_and_one_by_one(
     finished_pair_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmark, "LABELS", 12)
-    row = stacked(finished_pair_run, trials=2, epochs=1)
+    row = time_few_shot(finished_pair_run, trials=2, epochs=1)
     assert (row["runs"], row["epochs"]) == (2, 1)
-    assert one_by_one(finished_pair_run, trials=1, epochs=1)["runs"] == 1
+    assert time_whole_network(finished_pair_run, trials=1, epochs=1)["runs"] == 1
 
 
 def test_runs_and_texts_of_made_up_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The generated corpus: the same bytes from the same seed, and words as uneven as real ones."""
+"""The generated corpus: a seed always gives the same bytes, with word frequencies like those of real text."""
 
 from __future__ import annotations
 

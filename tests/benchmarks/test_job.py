@@ -1,4 +1,4 @@
-"""Measurements case by case: rows of a process, of one that runs out of time, and of an engine that breaks."""
+"""Jobs of benchmarks: rows of a finished process, of a process that runs out of time, and of an engine that fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.job import Folders, Row, attempt, measure, work
+from benchmarks.job import Folders, Row, attempt, measure, run_job
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ def test_a_process_that_ends_early_loses_only_what_it_had_not_done(
 def test_the_process_does_the_job_it_is_given(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     folders.scratch.mkdir()
     rows = folders.scratch / "rows.jsonl"
-    job = {"cases": [{"size": 1}, {"size": 2}], "bench": asdict(folders), "rows": rows}
+    job = {"cases": [{"size": 1}, {"size": 2}], "setup": asdict(folders), "rows": rows}
     monkeypatch.setattr(sys, "argv", ["job", json.dumps(job, default=str)])
 
-    def run(case: Thing, bench: Folders) -> Row:
-        assert bench == folders
+    def run(case: Thing, setup: Folders) -> Row:
+        assert setup == folders
         return {"seconds": 3.0 / (case.size - 1)}  # the first breaks
 
-    work(Thing, Folders, run)
+    run_job(Thing, Folders, run)
     assert [json.loads(line) for line in rows.read_text().splitlines()] == [
         {"size": 1, "error": "ZeroDivisionError: float division by zero"},
         {"size": 2, "seconds": 3.0},
@@ -67,5 +67,5 @@ def test_the_process_does_the_job_it_is_given(folders: Folders, monkeypatch: pyt
 
 
 def test_figures_that_are_no_numbers_are_none() -> None:
-    row = attempt(lambda case, bench: {"seconds": float("nan")}, CASES[0], None)
+    row = attempt(lambda case, setup: {"seconds": float("nan")}, CASES[0], None)
     assert row == {"size": 1, "error": "ArithmeticError: not a number: seconds"}

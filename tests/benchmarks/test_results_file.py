@@ -1,4 +1,4 @@
-"""One form for all benchmark results."""
+"""All benchmark results have the same format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.results_file import RESULTS, read_results, this_machine, write_results
 from endtask.errors import InputError
-from studies.judge import PACKED, read_tree
+from studies.stored_results import PACKED, read_tree
 
 ROWS = [{"engine": "bm25s", "seconds": 1.5}, {"engine": "bm25s", "seconds": 1.25, "note": None}]
 SUMMARY = {"best_seconds": 1.25}

@@ -1,4 +1,4 @@
-"""The benchmark of retrieval: what is measured, what is remembered, and what is made of it."""
+"""The benchmark of retrieval: plan, journal, measurements, statistics and page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import zstandard
 from benchmarks.results_file import Results, this_machine
 from benchmarks.retrieval.engines import ENGINES
 from benchmarks.retrieval.inputs import cut_corpus, task_queries, whole_corpus
-from benchmarks.retrieval.measure import Bench, EngineFailed
+from benchmarks.retrieval.measure import EngineFailed, Runner
+from benchmarks.retrieval.monitor import disk_bytes, monitor
 from benchmarks.retrieval.page import COMPARED, compare, retrieval_picture, summarize
 from benchmarks.retrieval.plan import (
     GENERATED_SIZES,
@@ -28,7 +29,6 @@ from benchmarks.retrieval.plan import (
     plan,
     whole_plan,
 )
-from benchmarks.retrieval.watch import disk_bytes, watch
 from endtask.io.tables import read_rows
 
 FIRST = Measurement("bm25s-numpy", "full", "sciie", 1_000, cold=False, repeat=1)
@@ -114,12 +114,12 @@ def test_queries_are_merged_by_their_words(data: Path) -> None:
 @linux_only
 def test_a_measurement_runs_the_engine_and_keeps_its_rankings(data: Path, tmp_path: Path) -> None:
     pytest.importorskip("bm25s", minversion="0.3.16", reason="the benchmark sets what older releases do not know")
-    bench = Bench(data, tmp_path / "scratch")
-    statistics = bench.measure(FIRST)
+    runner = Runner(data, tmp_path / "scratch")
+    statistics = runner.measure(FIRST)
     assert (statistics["queries"], statistics["passages"]) == (2, 400)
     assert 0 < statistics["seconds"] <= statistics["process_seconds"]
     assert statistics["peak_memory_bytes"] > 20_000_000
-    with np.load(bench.rankings(FIRST)) as kept:
+    with np.load(runner.rankings(FIRST)) as kept:
         assert kept["scores_0"].shape == (400,)
         assert kept["scores_0"][0] > kept["scores_0"][-1]
     assert not (tmp_path / "scratch" / "engine").exists()
@@ -128,11 +128,11 @@ def test_a_measurement_runs_the_engine_and_keeps_its_rankings(data: Path, tmp_pa
 @linux_only
 def test_an_engine_that_fails_is_told_of(data: Path, tmp_path: Path) -> None:
     (data / "corpus" / "news.jsonl.zst").write_bytes(b"not compressed")
-    bench = Bench(data, tmp_path / "scratch")
-    bench.scratch.mkdir()
-    (bench.scratch / "full.json").write_text('{"passages": 1, "text_bytes": 1}')
+    runner = Runner(data, tmp_path / "scratch")
+    runner.scratch.mkdir()
+    (runner.scratch / "full.json").write_text('{"passages": 1, "text_bytes": 1}')
     with pytest.raises(EngineFailed, match="exit status 1"):
-        bench.measure(FIRST)
+        runner.measure(FIRST)
 
 
 @linux_only
@@ -140,17 +140,17 @@ def test_memory_of_a_process_and_its_children_is_added_up(tmp_path: Path) -> Non
     held = "held = bytearray(b'x') * 60_000_000"
     child = f"import time; {held}; time.sleep(0.6)"
     parent = f"import subprocess, sys; {held}; subprocess.run([sys.executable, '-c', {child!r}])"
-    watched = watch([sys.executable, "-c", parent], tmp_path)
-    assert watched.code == 0
-    assert 120_000_000 < watched.peak_bytes < 180_000_000
+    usage = monitor([sys.executable, "-c", parent], tmp_path)
+    assert usage.code == 0
+    assert 120_000_000 < usage.peak_bytes < 180_000_000
 
 
 @linux_only
 def test_disk_is_watched_while_files_come_and_go(tmp_path: Path) -> None:
     code = "import os, time; open('f', 'wb').write(bytes(3_000_000)); time.sleep(1.2); os.unlink('f'); os._exit(3)"
-    watched = watch(["sh", "-c", f'cd {tmp_path} && exec {sys.executable} -c "{code}"'], tmp_path)
-    assert watched.code == 3
-    assert 2_900_000 < watched.peak_disk_bytes < 3_300_000
+    usage = monitor(["sh", "-c", f'cd {tmp_path} && exec {sys.executable} -c "{code}"'], tmp_path)
+    assert usage.code == 3
+    assert 2_900_000 < usage.peak_disk_bytes < 3_300_000
     assert disk_bytes(tmp_path) == 0
 
 

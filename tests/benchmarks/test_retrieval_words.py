@@ -1,4 +1,4 @@
-"""Peers are given the same words as our own engine."""
+"""The peers of the retrieval benchmark split texts into the same words as endtask."""
 
 from __future__ import annotations
 

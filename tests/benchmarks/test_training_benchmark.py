@@ -1,4 +1,4 @@
-"""The benchmark of training: the texts it makes, how engines are run, and what is made of their figures."""
+"""The benchmark of training: texts, engines, statistics and page."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from benchmarks.training import cases as cases_module
 from benchmarks.training.__main__ import write
 from benchmarks.training.cases import (
     COMPILED,
+    ENDTASK,
     MATMUL,
-    OURS,
     REFERENCE,
     SIZES,
     SMALL_VOCABULARY,
@@ -34,10 +34,10 @@ from benchmarks.training.cases import (
     cpu_plan,
     gpu_plan,
 )
-from benchmarks.training.inputs import Bench, StepClock, TextRows, shuffled, texts_per_batch, vocabulary_folder
+from benchmarks.training.inputs import Setup, StepClock, TextRows, shuffled, texts_per_batch, vocabulary_folder
 from benchmarks.training.job import run_case
 from benchmarks.training.page import GOALS, summarize
-from benchmarks.training.prepare import draw_passages, full_rows, task_texts, together, write_rows
+from benchmarks.training.prepare import draw_passages, full_rows, joined, task_texts, write_rows
 from endtask.encoders.modernbert import gated_width
 from endtask.tokenization.packed_texts import PackedTexts, pack_passages
 from endtask.tokenization.tokenizer import save_tokenizer
@@ -60,8 +60,8 @@ def sources(tmp_path: Path) -> list[Path]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path / "texts", tmp_path / "scratch", warmup=1, steps=2)
+def setup(tmp_path: Path) -> Setup:
+    return Setup(tmp_path / "texts", tmp_path / "scratch", warmup=1, steps=2)
 
 
 def test_passages_are_a_share_of_every_source_mixed_by_the_seed(sources: list[Path]) -> None:
@@ -83,7 +83,7 @@ def test_task_texts_come_one_by_one(sources: list[Path]) -> None:
 
 def test_full_rows_are_the_text_cut_into_equal_pieces(tmp_path: Path) -> None:
     tokenizer, texts = make_tokenizer(), make_texts(40)
-    rows = full_rows(pack_passages(together(texts, 20), tokenizer, 16, tmp_path / "passages"), 16)
+    rows = full_rows(pack_passages(joined(texts, 20), tokenizer, 16, tmp_path / "passages"), 16)
     written = write_rows(rows, tmp_path / "full")
     ids = tokenizer(" ".join(texts[:20]), add_special_tokens=False)["input_ids"]
     assert written.lengths.tolist() == [16] * len(rows) == written.second.tolist()
@@ -152,7 +152,7 @@ def test_the_plans_cover_every_headline_figure() -> None:
 
 def test_cases_of_one_engine_share_a_process() -> None:
     groups = by_engine(gpu_plan(256))
-    assert [group[0].engine for group in groups] == [MATMUL, OURS, TRAINER, COMPILED, REFERENCE]
+    assert [group[0].engine for group in groups] == [MATMUL, ENDTASK, TRAINER, COMPILED, REFERENCE]
     assert all(len({case.engine for case in group}) == 1 for group in groups)
 
 
@@ -160,10 +160,10 @@ def made_up_row(case: Case) -> Row:
     """Figures of an engine: ours is four times as fast as the Trainer, whose workers make it slower."""
     if case.engine == MATMUL:
         return {**asdict(case), "tflops": {"8192x8192x8192": 800.0}, "best_tflops": 800.0}
-    slow = {OURS: 1.0, TRAINER: 4.0, COMPILED: 2.0, REFERENCE: 5.0}[case.engine] * (1 + case.workers / 100)
+    slow = {ENDTASK: 1.0, TRAINER: 4.0, COMPILED: 2.0, REFERENCE: 5.0}[case.engine] * (1 + case.workers / 100)
     tokens = 1_000_000
     statistics = {"seconds": slow, "steps": 10, "tokens": tokens, "padded_tokens": 2 * tokens, "loss": 9.5}
-    flops = {"flops": 4e14} if case.engine == OURS else {}
+    flops = {"flops": 4e14} if case.engine == ENDTASK else {}
     return {**asdict(case), **statistics, **flops, "tokens_per_second": tokens / slow}
 
 
@@ -180,7 +180,7 @@ def test_headline_figures() -> None:
 
 
 def test_a_repeated_measurement_counts_with_its_median() -> None:
-    row = made_up_row(replace(CASE, engine=OURS, workers=0))
+    row = made_up_row(replace(CASE, engine=ENDTASK, workers=0))
     rows = [{**row, "repeat": n, "tokens_per_second": speed} for n, speed in enumerate((5.0, 7.0, 90.0), start=1)]
     assert summarize(rows)["tokens_per_second_110m"] == 7.0
 
@@ -219,15 +219,17 @@ def test_a_part_of_the_results_replaces_only_itself(tmp_path: Path) -> None:
     assert read_results("training", tmp_path).rows == gpu[:1]
 
 
-@pytest.mark.parametrize(("engine", "text"), [(OURS, "full"), (OURS, "task"), (TRAINER, "task"), (REFERENCE, "full")])
+@pytest.mark.parametrize(
+    ("engine", "text"), [(ENDTASK, "full"), (ENDTASK, "task"), (TRAINER, "task"), (REFERENCE, "full")]
+)
 def test_engines_train_and_count_real_tokens(
-    engine: str, text: cases_module.Text, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    engine: str, text: cases_module.Text, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if engine == TRAINER:
         pytest.importorskip("accelerate", reason="the Trainer needs the extra `benchmarks`")
     tokenizer = make_tokenizer()
     case = Case(engine, "128x2", text, 2, "cpu", vocabulary=len(tokenizer))
-    folder = vocabulary_folder(bench.texts, case.vocabulary)
+    folder = vocabulary_folder(setup.texts, case.vocabulary)
     save_tokenizer(tokenizer, folder / "tokenizer")
     random = np.random.default_rng(0)
     if text == "full":
@@ -235,9 +237,9 @@ def test_engines_train_and_count_real_tokens(
     else:
         make_packed(folder / "task", count=150)
     monkeypatch.setitem(SIZES, "128x2", Size(16, 1, 2, 16))
-    row = attempt(run_case, case, bench)
+    row = attempt(run_case, case, setup)
     assert "error" not in row
-    expected = bench.steps * 2 * 128
+    expected = setup.steps * 2 * 128
     assert row["tokens"] == expected if text == "full" else abs(row["tokens"] - expected) < 0.2 * expected
     assert row["padded_tokens"] >= row["tokens"]
     assert row["tokens_per_second"] == pytest.approx(row["tokens"] / row["seconds"], rel=0.01)

@@ -1,4 +1,4 @@
-"""The benchmark of learned weights: every way trains, and what is made of the figures."""
+"""The benchmark of learned weights: every engine trains, and the page shows the statistics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.job import attempt
 from benchmarks.results_file import read_results, write_results
 from benchmarks.training.cases import SIZES, Size
 from benchmarks.weighting.__main__ import run_case
-from benchmarks.weighting.ours import AUTHORS, DEFAULT, EQUAL, META, PAPER, RULES, Bench, Case, Row, plan
+from benchmarks.weighting.endtask_engine import AUTHORS, DEFAULT, EQUAL, META, PAPER, RULES, Case, Row, Setup, plan
 from benchmarks.weighting.page import GOALS, summarize, weighting_table
 
 ENGINES = [*RULES, AUTHORS]
@@ -21,7 +21,7 @@ ENGINES = [*RULES, AUTHORS]
 def test_every_way_trains(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES, "128x2", Size(16, 1, 2, 16))
     case = Case(engine, "128x2", rows=2, held_out=2, device="cpu", vocabulary=64)
-    row = attempt(run_case, case, Bench(tmp_path, warmup=1, steps=1))
+    row = attempt(run_case, case, Setup(tmp_path, warmup=1, steps=1))
     assert "error" not in row
     assert row["tokens"] == 3 * 2 * 128
     assert 0 < row["loss"] < 6
@@ -50,7 +50,7 @@ def test_headline_figures_are_ratios_of_steps(tmp_path: Path) -> None:
     assert summary["speedup_vs_authors_way"] == 5.0
     write_results("weighting", "python", rows, summary, tmp_path)
     page = weighting_table(read_results("weighting", tmp_path))
-    assert "| learned weights, a look at every step | 120.0 | 1.20 |" in page
+    assert "| learned weights, updated at every step | 120.0 | 1.20 |" in page
 
 
 def test_a_failed_measurement_leaves_its_figures_out() -> None:

@@ -1,4 +1,4 @@
-"""A run whose task and corpus are gone: all that is left of them is what its bundles carry."""
+"""A run whose task and corpus were deleted, so that only its bundles contain them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles that were cut off, altered or made to do harm: one line each, and nothing is left behind."""
+"""Truncated, altered and malicious bundles raise errors of one line and leave no files behind."""
 
 from __future__ import annotations
 

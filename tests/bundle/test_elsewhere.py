@@ -1,4 +1,4 @@
-"""A bundle trained where neither the task nor the corpus is: the same bits, and a clear line where data is missing."""
+"""A bundle trained on a machine without task and corpus gives the same bits, or a clear error for missing data."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_text_is_packed_there_to_the_same_bits(bundled: Bundled, tmp_path: Path)
 
 def test_another_vocabulary_for_the_text(bundled: Bundled, tmp_path: Path) -> None:
     folder = unbundle(bundled.text, tmp_path / "there")
-    counts = run_in(folder, "tokenizer.vocab_size=80").go(until="pack").stages["pack"]
+    counts = run_in(folder, "tokenizer.vocab_size=80").execute(until="pack").stages["pack"]
     assert counts["vocabulary"] == 80
 
 
@@ -80,7 +80,7 @@ def test_splits_that_were_carved_stay_as_they_are(tmp_path: Path) -> None:
     for split in ("dev", "test"):
         (data / "task" / f"{split}.jsonl").unlink()
     run = Run(load_settings(given=toy_settings(data, tmp_path / "run")))
-    run.go(until="pack")
+    run.execute(until="pack")
     write_bundle(run.folder, tmp_path / "run.tar.zst")
     shutil.rmtree(data)
     there = run_in(unbundle(tmp_path / "run.tar.zst", tmp_path / "there"))
@@ -99,24 +99,24 @@ def test_sources_of_the_domain_are_not_looked_for_there(tmp_path: Path) -> None:
     }
     tree = toy_settings(data, tmp_path / "run", pretrain=train, domain={"sources": ["corpus"]}, select={"name": "none"})
     run = Run(load_settings(given=tree))
-    run.go(until="pack")
+    run.execute(until="pack")
     write_bundle(run.folder, tmp_path / "run.tar.zst")
     shutil.rmtree(data)
     there = unbundle(tmp_path / "run.tar.zst", tmp_path / "there")
-    assert run_in(there).go(until="pretrain").stages["pretrain"]["steps"] == 6
+    assert run_in(there).execute(until="pretrain").stages["pretrain"]["steps"] == 6
     redone = run_in(there, "domain.sources=[corpse]")
     with pytest.raises(InputError, match=r"the stage select cannot be done here: the corpus \(.*\) stayed"):
-        redone.go(start="select")
+        redone.execute(start="select")
 
 
 def test_changed_training_redoes_only_what_is_after(bundled: Bundled, unpacked: Path) -> None:
     before = hashes(unpacked / "pack")
     changed = run_in(unpacked, "pretrain.learning_rate=2e-3", "finetune.epochs=1", "budget=4steps", "pretrain.seed=5")
     assert [state for _, state in changed.plan()] == ["finished"] * 4 + ["to do"] * 4
-    assert changed.go(until="pretrain").stages["pretrain"]["steps"] == 4
+    assert changed.execute(until="pretrain").stages["pretrain"]["steps"] == 4
     assert hashes(unpacked / "pack") == before
     with pytest.raises(InputError, match=r"pretrain.learning_rate \(0.002 -> 0.003\).*--from pretrain"):
-        run_in(unpacked, "pretrain.learning_rate=3e-3").go()
+        run_in(unpacked, "pretrain.learning_rate=3e-3").execute()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_stages_that_need_what_is_not_there(unpacked: Path, overrides: list[str]
     before = hashes(unpacked, "*.*", "*/**/*")
     changed = run_in(unpacked, *overrides)
     with pytest.raises(InputError, match=f"the stage {start} cannot be done here: {said} .*nothing was touched"):
-        changed.go(start=start)
+        changed.execute(start=start)
     assert dict(changed.plan(start=start))[start].startswith("cannot be done here: ")
     assert hashes(unpacked, "*.*", "*/**/*") == {**before, ".lock": hashes(unpacked, ".lock")[".lock"]}
 
@@ -141,7 +141,7 @@ def test_another_split_cannot_be_carved_there(unpacked: Path) -> None:
     with pytest.raises(
         InputError, match=r"the bundle holds the task as read with another seed.*no such file or folder"
     ):
-        run_in(unpacked, "seed=3").go(until="pack")
+        run_in(unpacked, "seed=3").execute(until="pack")
 
 
 def test_without_the_corpus_all_can_be_done_there(bundled: Bundled, unpacked: Path) -> None:
@@ -196,7 +196,7 @@ def test_an_imported_selection_need_not_be_there(bundled: Bundled, tmp_path: Pat
     there = unbundle(tmp_path / "here.tar.zst", tmp_path / "there")
     assert endtask.run(there, until="pretrain").stages["pretrain"]["steps"] == 6
     with pytest.raises(InputError, match=r"the selection \(.*mine.jsonl\) stayed"):
-        run_in(there).go(start="select")
+        run_in(there).execute(start="select")
 
 
 def test_results_come_back_small_and_equal(bundled: Bundled, unpacked: Path) -> None:

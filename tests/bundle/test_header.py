@@ -1,4 +1,4 @@
-"""The list of a bundle's files: what it says comes back, and no path of it leads out."""
+"""The file list of a bundle: it is read back as written, and paths cannot leave the folder."""
 
 from __future__ import annotations
 

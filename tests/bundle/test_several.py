@@ -1,4 +1,4 @@
-"""Several runs in one bundle: what they share is stored once and comes out as hard links again."""
+"""Several runs in one bundle: shared files are stored once and restored as hard links."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def comparison(data: Path, tmp_path: Path, stubs: Stubs) -> Path:
     """Two variants with two seeds each; one cell has a pack of its own."""
     folder = tmp_path / "compared"
     first = make_run(data, folder / "variants" / "a" / "seed-0")
-    first.go(until="select")
-    first.go(until="pack")
+    first.execute(until="select")
+    first.execute(until="pack")
     (first.folder / "pack" / "tokens.bin").write_text(LARGE)
     variants = {"a/seed-1": {"pretrain": {"seed": 1}}, "b/seed-0": {"tokenizer": {"vocab_size": 99}}}
     for name, changes in variants.items():
         run = make_run(data, folder / "variants" / name, **changes)
         reuse_stages(run, [first.folder])
-        run.go(until="pack")
+        run.execute(until="pack")
     write_json(folder / "compare.json", {"asked": "much"})
     (folder / "compare.html").write_text("made anew")
     (folder / ".lock").write_text("")
@@ -90,12 +90,12 @@ def test_all_runs_go_on(comparison: Path, data: Path, tmp_path: Path, stubs: Stu
     stubs.calls.clear()
     for place in ("a/seed-0", "a/seed-1", "b/seed-0"):
         changes = {"a/seed-1": {"pretrain": {"seed": 1}}, "b/seed-0": {"tokenizer": {"vocab_size": 99}}}.get(place, {})
-        make_run(data, folder / "variants" / place, **changes).go(until="pretrain")
+        make_run(data, folder / "variants" / place, **changes).execute(until="pretrain")
     assert stubs.calls == ["seed-0 pretrain", "seed-1 pretrain", "seed-0 pretrain"]
     new = make_run(data, folder / "variants" / "c" / "seed-0", pretrain={"weighting": {"rho1": 3}})
     given = reuse_stages(new, [folder / "variants" / "a" / "seed-0"])
     assert list(given) == ["read", "retrieve", "select", "pack"]
-    new.go(until="pretrain")
+    new.execute(until="pretrain")
     header = parse_header((folder / HEADER).read_bytes(), HEADER)
     assert header.runs[0] == "variants/a/seed-0"
 
@@ -121,7 +121,7 @@ def test_nothing_else_beside_the_runs_travels(comparison: Path, tmp_path: Path) 
 
 def test_a_run_too_deep_to_find_its_data_again(comparison: Path, data: Path) -> None:
     deep = make_run(data, comparison / "variants" / "a" / "deeper" / "seed-0")
-    deep.go(until="select")
+    deep.execute(until="select")
     with pytest.raises(InputError, match=r"variants/a/deeper/seed-0: the run is over 3 folders below"):
         write_bundle(comparison)
     assert not comparison.with_name("compared.tar.zst").exists()
@@ -151,7 +151,7 @@ def test_a_run_that_is_not_far_enough_is_named(
     comparison: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     late = make_run(data, comparison / "variants" / "late" / "seed-0", select={"budget": "20%"})
-    late.go(until="select")
+    late.execute(until="select")
     made = write_bundle(comparison)
     assert "variants/late/seed-0: the stage pack has not finished" in " ".join(capsys.readouterr().err.split())
     folder = unbundle(made.file, tmp_path / "there")
@@ -162,7 +162,7 @@ def test_a_run_that_is_not_far_enough_is_named(
 def test_runs_made_from_different_versions_of_the_corpus(comparison: Path, data: Path) -> None:
     with open(data / "corpus.jsonl", "a") as file:
         file.write('{"text": "one more"}\n')
-    make_run(data, comparison / "variants" / "z" / "seed-0").go(until="pack")
+    make_run(data, comparison / "variants" / "z" / "seed-0").execute(until="pack")
     with pytest.raises(InputError, match=r"variants/z/seed-0: the corpus \(.*corpus.jsonl\) changed since an earlier"):
         write_bundle(comparison)
     assert not comparison.with_name("compared.tar.zst").exists()

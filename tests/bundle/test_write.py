@@ -1,4 +1,4 @@
-"""What goes into a bundle, and what is refused before one is written."""
+"""The contents of a bundle, and the errors before it is written."""
 
 from __future__ import annotations
 

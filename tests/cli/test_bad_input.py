@@ -1,4 +1,4 @@
-"""Every mistake a user can make: exit code 2, one line that names the place, nothing made, nothing changed."""
+"""Every mistake of a user: exit code 2, one line that names the place, and no file made or changed."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_an_output_that_is_a_file_or_holds_other_things(place: Path, command: Co
     said = refused(command, place, "run", "settings.json", "--output", "corpus.jsonl")
     assert said == "corpus.jsonl, key 'output_dir': cannot be written: File exists"
     assert "cannot be written" in refused(command, place, "run", "settings.json", "--output", "corpus.jsonl/out")
-    assert "holds other things (dev.jsonl)" in refused(command, place, "run", "settings.json", "--output", "task")
+    assert "has other files (dev.jsonl)" in refused(command, place, "run", "settings.json", "--output", "task")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")

@@ -1,4 +1,4 @@
-"""`endtask compare`: what it prints and writes, and each way to ask it wrongly."""
+"""`endtask compare`: its output, its files, and the errors for wrong arguments."""
 
 from __future__ import annotations
 

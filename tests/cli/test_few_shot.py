@@ -1,4 +1,4 @@
-"""`endtask few-shot`: what it prints, and one line for each mistake."""
+"""`endtask few-shot`: its output, and one line for each mistake."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import endtask
 from endtask.cli.predict import arrived_lines, trial_line
 from endtask.config import dump_yaml, load_settings
+from endtask.serving.predictor import load
 from tests.conftest import Answer
 
 Command = Callable[..., Answer]
@@ -23,7 +23,7 @@ TEXTS = ["soup bread salt", "star moon orbit", "ball goal team, \u00fcberall"]
 
 @pytest.fixture(scope="module")
 def expected(finished_run: Path) -> str:
-    predictions = endtask.load(finished_run).predict(TEXTS)
+    predictions = load(finished_run).predict(TEXTS)
     return "".join(f"{one.label}\t{one.probability:.4f}\n" for one in predictions)
 
 
@@ -160,7 +160,7 @@ def test_pairs_with_a_tab(
     finished_pair_run: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = [("soup bread", "salt oven"), ("star moon", "orbit sky")]
-    predictions = endtask.load(finished_pair_run).predict(pairs)
+    predictions = load(finished_pair_run).predict(pairs)
     expected = "".join(f"{one.label}\t{one.probability:.4f}\n" for one in predictions)
     lines = ["\t".join(pair) for pair in pairs]
     assert command("predict", finished_pair_run, *lines).out == expected

@@ -1,4 +1,4 @@
-"""`endtask retrieve`: every way to select, and what it says about it."""
+"""`endtask retrieve`: every selector, and the output."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_selection_of_ones_own_without_a_corpus(
     assert [item.document.text for item in kept(tmp_path / "run")] == [item.document.text for item in before]
     answer = command("retrieve", *words, *own)
     assert answer.code == 2
-    assert "key 'select.budget': 5% of the corpus, but there is no corpus" in answer.err
+    assert "key 'select.budget': 5%, at least 20MB is a share of the corpus, but there is no corpus" in answer.err
 
 
 @pytest.mark.parametrize("selector", ["best_rank", "random"])

@@ -1,4 +1,4 @@
-"""`endtask select`: a run's selection redone or only tried, with figures that need no training."""
+"""`endtask select`: redo or try a run's selection, with statistics that need no training."""
 
 from __future__ import annotations
 

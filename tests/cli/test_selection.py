@@ -1,4 +1,4 @@
-"""`endtask selection`, and a run on a selection that came from elsewhere."""
+"""`endtask selection`, and a run with an imported selection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verbs print and write, in this process."""
+"""The output and the files of the commands, in this process."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_init_writes_what_load_accepts(tmp_path: Path, command: Command) -> None
     assert path.read_text() == content
     for_task = command("init", tmp_path)
     assert for_task == Answer(
-        2, "", f"endtask: {tmp_path}: the settings are written as YAML (labelled data come by --task)\n"
+        2, "", f"endtask: {tmp_path}: the settings are written as YAML (give labelled data by --task)\n"
     )
 
 

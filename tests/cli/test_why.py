@@ -1,4 +1,4 @@
-"""`endtask why`: what it prints of a passage and of an example."""
+"""`endtask why`: its output for a passage and for an example."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EXAMPLES = [
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_run(tmp_path_factory.mktemp("why") / "run", DOCUMENTS, EXAMPLES, kept={0, 1, 2})
+    return write_run(tmp_path_factory.mktemp("why") / "run", DOCUMENTS, EXAMPLES, selected={0, 1, 2})
 
 
 def lines_of(answer: Answer) -> list[str]:

@@ -1,4 +1,4 @@
-"""Settings of aligned objectives: what does not fit together is refused in one line."""
+"""Settings of aligned objectives: contradictions raise errors of one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of auxiliary tasks: what learns them by default, and what is refused."""
+"""Settings of auxiliary tasks: the default objectives, and the errors."""
 
 from __future__ import annotations
 

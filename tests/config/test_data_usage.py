@@ -1,4 +1,4 @@
-"""Which split feeds what, as it is told to people."""
+"""Which split is used for what, as messages and reports show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the domain to draw."""
+"""The amount of domain text."""
 
 from __future__ import annotations
 

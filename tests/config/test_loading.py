@@ -1,4 +1,4 @@
-"""Settings put together from preset, file, flags and overrides."""
+"""Settings merged from preset, file, flags and overrides."""
 
 from __future__ import annotations
 

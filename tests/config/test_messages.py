@@ -1,4 +1,4 @@
-"""A wrong setting gets one line: where, which key, and what would be right."""
+"""A wrong setting gives one line: place, key and the right spelling."""
 
 from __future__ import annotations
 

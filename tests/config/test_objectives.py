@@ -1,4 +1,4 @@
-"""Objectives in settings: what may be asked for, and the line for what may not."""
+"""Objectives in settings: valid combinations, and one line for each invalid one."""
 
 from __future__ import annotations
 

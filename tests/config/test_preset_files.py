@@ -1,4 +1,4 @@
-"""Presets: the papers' numbers, typed here a second time, and names with a task behind them."""
+"""Presets: the papers' numbers, typed here a second time, and names of tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of re-selection: what cannot go together is refused."""
+"""Settings of re-selection: contradictions raise errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training settings that contradict each other are refused, by name."""
+"""Contradictions between training settings raise errors that name the keys."""
 
 from __future__ import annotations
 

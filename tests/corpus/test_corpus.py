@@ -1,4 +1,4 @@
-"""A corpus streams its passages in order, once each, with stable ids and true counts."""
+"""A corpus streams each passage once, in order, with stable ids and correct counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compact set behaves as Python's own; keys do not see white space."""
+"""The compact set behaves like Python's own; keys ignore white space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Docstrings are parsed and never imported; code and the library's own name do not survive."""
+"""Docstrings are parsed and never imported; code and the library's name are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face kind, from a local folder and without the network."""
+"""Data sets in the Hugging Face format, from a local folder and without network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links of rows: read, refused, and what is left of them in passages."""
+"""Links of rows: valid, invalid, and after the text is split into passages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting loses no text, keeps to the limit and prefers the natural ends."""
+"""Passages: the split loses no text, respects the limit and prefers natural ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsing on several cores gives what parsing one file after the other gives."""
+"""Parsing on several cores gives the results of parsing one file after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random draws of passages that can be read again."""
+"""Random draws of passages that can be repeated."""
 
 from __future__ import annotations
 

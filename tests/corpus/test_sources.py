@@ -1,4 +1,4 @@
-"""What the user wrote becomes named sources with their files."""
+"""The user's paths become named sources with their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of presets names what there is, and nothing else."""
+"""The page of presets names all presets, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages show what the results files say, and nothing typed by hand."""
+"""Pages show the values of the results files; no value is typed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of settings says what the code says."""
+"""The page of settings agrees with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings that the page on weighting shows are what it says."""
+"""The settings on the weighting page have the effect that it describes."""
 
 from __future__ import annotations
 

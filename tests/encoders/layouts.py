@@ -1,4 +1,4 @@
-"""Packed texts as a network wants them, and as a stock Hugging Face model does, made without each other's help."""
+"""Packed texts in the layout of a network and, built independently, in that of a stock Hugging Face model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiny stock Hugging Face models, saved as users save theirs."""
+"""Tiny stock Hugging Face models, saved like users' models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention stays inside each text, by every backend that runs here, against a plain loop over texts."""
+"""Attention stays inside each text with every available backend, against a loop over texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from endtask.encoders import attention
-from endtask.encoders.attention import Backend, attend, choose_backend, guide_for
+from endtask.encoders.attention import Backend, attend, attention_metadata, choose_backend
 from endtask.encoders.batch import BatchShape, Layout, TextBatch, lay_out
 from endtask.encoders.network import Network
 from endtask.errors import InputError
@@ -67,7 +67,7 @@ def check_padded(batch: TextBatch, lengths: list[int]) -> None:
     """Outputs and gradients of the real tokens are the loop's, and nothing comes from padding."""
     real = sum(lengths)
     ours, theirs = parts(len(batch.input_ids), dtype=torch.float64), parts(len(batch.input_ids), dtype=torch.float64)
-    out = attend(*ours, guide_for("padded", batch))
+    out = attend(*ours, attention_metadata("padded", batch))
     expected = loop(*(part[:real] for part in theirs), lengths)
     assert out.shape == ours[0].shape
     assert out[:real].allclose(expected, atol=1e-12)
@@ -87,9 +87,9 @@ def test_a_padded_table_gives_what_a_loop_gives(lengths: list[int], spare: int |
 
 def test_texts_of_one_length_need_no_indices(tmp_path: Path) -> None:
     batch = laid_out(tmp_path, [5] * 4)
-    assert guide_for("padded", batch).grid is None
+    assert attention_metadata("padded", batch).grid is None
     check_padded(batch, [5] * 4)
-    assert guide_for("padded", laid_out(tmp_path, [5, 5, 4])).grid is not None
+    assert attention_metadata("padded", laid_out(tmp_path, [5, 5, 4])).grid is not None
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
@@ -103,7 +103,7 @@ def test_flex_gives_what_a_loop_gives(lengths: list[int], spare: int | None, tmp
     with torch.inference_mode(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "_compiled_block_mask", lambda: create_block_mask)
         given_parts = parts(len(batch.input_ids), dtype=torch.float32)
-        out = attend(*(part.detach() for part in given_parts), guide_for("flex", batch))
+        out = attend(*(part.detach() for part in given_parts), attention_metadata("flex", batch))
     real = sum(lengths)
     assert out[:real].allclose(loop(*(part[:real] for part in given_parts), lengths), atol=1e-5)
 
@@ -118,7 +118,7 @@ def test_gpu_kernels_give_what_a_loop_gives(backend: Backend, spare: int | None,
     real = sum(lengths)
     ours, theirs = (parts(len(batch.input_ids), dtype=torch.bfloat16, device=device) for _ in range(2))
     work = torch.compile(attend) if backend == "flex" else attend
-    out = work(*ours, guide_for(backend, batch))
+    out = work(*ours, attention_metadata(backend, batch))
     expected = loop(*(part[:real].float() for part in theirs), lengths)
     assert out[:real].float().allclose(expected, atol=2e-2, rtol=2e-2)
     out[:real].float().square().sum().backward()

@@ -1,4 +1,4 @@
-"""Texts laid end to end, against a slow loop over texts."""
+"""Batches of texts end to end, against a slow loop over texts."""
 
 from __future__ import annotations
 

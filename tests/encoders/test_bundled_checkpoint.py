@@ -1,4 +1,4 @@
-"""The small pretrained encoder of a package, and runs that start from any package's model."""
+"""The small pretrained encoder of a package, and runs that start from a package's model."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_the_check_reads_a_package(carrier: Path, toy: Path, tmp_path: Path) -> 
 def test_a_missing_package_is_met_before_anything_is_written(toy: Path, tmp_path: Path) -> None:
     settings = from_package(toy, tmp_path / "run", "package:no_such_carrier_xyz")
     line = r"package:no_such_carrier_xyz, key 'model.path': no such package is installed \(pip install no-such-carrier-"
-    for act in (lambda: Run(resolve(settings)).go(), lambda: Run(resolve(settings)).plan()):
+    for act in (lambda: Run(resolve(settings)).execute(), lambda: Run(resolve(settings)).plan()):
         with pytest.raises(InputError, match=line):
             act()
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""Start from a stock checkpoint: its own logits, and one clear line for each that cannot be used."""
+"""Stock checkpoints: equal logits after loading, and one clear line for each unusable checkpoint."""
 
 from __future__ import annotations
 

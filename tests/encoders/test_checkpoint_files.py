@@ -1,4 +1,4 @@
-"""The files of a checkpoint: in a folder or on the hub, never pickled, known again by their bytes."""
+"""The files of a checkpoint: in a folder or on the hub, never pickled, identified by their bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is saved is what was trained: stock Hugging Face models give the network's own logits."""
+"""The saved model is the trained model: stock Hugging Face classes give the network's logits."""
 
 from __future__ import annotations
 

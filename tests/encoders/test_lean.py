@@ -1,4 +1,4 @@
-"""One loss and one set of gradients, however the texts are laid out, in our encoder as in the stock one."""
+"""Loss and gradients do not depend on the layout of texts, in the lean encoder and in the stock encoder."""
 
 from __future__ import annotations
 

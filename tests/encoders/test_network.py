@@ -1,4 +1,4 @@
-"""The network: weights from a seed alone, and each change where it belongs."""
+"""The network: its weights depend on the seed alone, and each setting changes only its own part."""
 
 from __future__ import annotations
 

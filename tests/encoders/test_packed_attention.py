@@ -1,4 +1,4 @@
-"""BERT and RoBERTa without padding: as over padded tables, with a loop over texts where a GPU has its kernel."""
+"""BERT and RoBERTa without padding give the results of padded tables; a loop over texts replaces the GPU kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import functional
 from transformers import AttentionInterface
 
 from endtask.encoders import attention
-from endtask.encoders.attention import Guide
+from endtask.encoders.attention import AttentionMetadata
 from endtask.encoders.batch import BatchShape
 from endtask.encoders.huggingface import to_classifier
 from endtask.encoders.network import Network
@@ -26,10 +26,10 @@ from tests.tiny import make_network, make_packed, shake
 BOTH = pytest.mark.parametrize("architecture", ["bert", "roberta"])
 
 
-def text_by_text(query: Tensor, key: Tensor, value: Tensor, guide: Guide) -> Tensor:
+def text_by_text(query: Tensor, key: Tensor, value: Tensor, metadata: AttentionMetadata) -> Tensor:
     """Attention of one text after the other: (N, heads, size)."""
-    assert guide.offsets is not None
-    sizes = guide.offsets.diff().tolist()
+    assert metadata.offsets is not None
+    sizes = metadata.offsets.diff().tolist()
     parts = zip(*(part.transpose(0, 1).split(sizes, dim=1) for part in (query, key, value)), strict=True)
     return torch.cat([functional.scaled_dot_product_attention(*part) for part in parts], dim=1).transpose(0, 1)
 
@@ -113,10 +113,10 @@ def test_no_mask_is_made_of_what_has_no_padding(
 def test_the_body_is_compiled_without_a_break(architecture: str, tmp_path: Path) -> None:
     network, texts = shake(make_network(architecture)), make_packed(tmp_path)
     batch = batch_of(network, texts)
-    guide = attention.guide_for("padded", batch)  # the loop of these tests cannot be compiled
-    expected = network.architecture.packed(network.encoder, batch, guide)  # type: ignore[attr-defined]
+    metadata = attention.attention_metadata("padded", batch)  # the loop of these tests cannot be compiled
+    expected = network.architecture.packed(network.encoder, batch, metadata)  # type: ignore[attr-defined]
     network.encoder.compile(dynamic=False, fullgraph=True, backend="aot_eager")
-    found = network.architecture.packed(network.encoder, batch, guide)  # type: ignore[attr-defined]
+    found = network.architecture.packed(network.encoder, batch, metadata)  # type: ignore[attr-defined]
     assert torch.allclose(found, expected, atol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""Heads that read the marks of a text alone."""
+"""Saved heads that read entity markers alone."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_task_without_marks_forgets_those_of_a_checkpoint(tmp_path: Path) -> N
 
 
 def test_marks_that_are_not_there_cannot_be_read() -> None:
-    with pytest.raises(InputError, match="no marks to read"):
+    with pytest.raises(InputError, match="no entity markers to read"):
         marked(pooling="entity_markers", markers=())
 
 

@@ -1,4 +1,4 @@
-"""Encoder sizes by name and number."""
+"""Encoder sizes by name and by number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SciPy's resampling calls its random numbers: `rng`, before 1.15 `random_state`."""
+"""The name of the random generator in SciPy's resampling: `rng`, before 1.15 `random_state`."""
 
 from __future__ import annotations
 

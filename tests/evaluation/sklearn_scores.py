@@ -1,4 +1,4 @@
-"""Scores of predicted classes; scikit-learn does the counting."""
+"""Scores of predicted classes by scikit-learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commonest class is found; the bag of words learns what is easy and is tuned on dev alone."""
+"""Baselines: the most frequent class, and a bag of words that learns an easy task and is tuned on dev alone."""
 
 from __future__ import annotations
 

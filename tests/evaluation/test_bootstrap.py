@@ -1,4 +1,4 @@
-"""Bootstrap intervals against SciPy's over rows, and against a plain loop over groups and runs."""
+"""Bootstrap intervals against SciPy over rows, and against a loop over groups and runs."""
 
 from __future__ import annotations
 

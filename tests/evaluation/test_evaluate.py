@@ -1,4 +1,4 @@
-"""Scores over seeds with the leak-free part beside them, and the files that the stage writes."""
+"""Scores over seeds with leak-free scores, and the files of the evaluate stage."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ def run_stage(task: Task, folder: Path, seeds: tuple[int, ...] = (0, 1)) -> dict
     for split, examples in task.splits.items():
         pack_examples([(example.text, None) for example in examples], make_tokenizer(), MAX_LENGTH, folder / split)
     settings = Settings.model_validate({"evaluate": {"metric": "accuracy"}, "finetune": {"max_length": MAX_LENGTH}})
-    return evaluate(task, folder, weights, make_network(seed=9), settings, folder, DeviceContext(torch.device("cpu")))
+    context = DeviceContext(torch.device("cpu"))
+    return evaluate(task, folder, weights, make_network(seed=9), settings, folder, context, read=folder)
 
 
 def test_the_stage_writes_results_and_predictions(tmp_path: Path) -> None:
@@ -91,7 +92,8 @@ def test_the_stage_writes_results_and_predictions(tmp_path: Path) -> None:
     for row in results["seeds"]:
         right = [line["predicted"][str(row["seed"])] == line["label"] for line in lines]
         assert row["scores"]["accuracy"] == pytest.approx(sum(right) / len(right))
-    assert counts == {"split": "test", "rows": 6, "leak_free_rows": 4, **results["summary"]}
+    given = {"split": "test", "rows": 6, "leak_free_rows": 4, "baselines": results["baselines"]}
+    assert counts == {**given, **results["summary"]}
 
 
 def test_each_seed_is_scored_with_its_own_weights(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""From outputs to answers of each kind, perplexity, thresholds, and the simple baselines of the kinds."""
+"""From outputs to answers of each task type, perplexity, thresholds, and the simple baselines."""
 
 from __future__ import annotations
 

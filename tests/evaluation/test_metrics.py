@@ -1,4 +1,4 @@
-"""Scores from counts, against scikit-learn's for each run and each weighting of the rows."""
+"""Scores from counts against scikit-learn, for each run and each weighting of the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predictions are read back from a run's folder as it wrote them."""
+"""Predictions are read from a run's folder as they were written."""
 
 from __future__ import annotations
 

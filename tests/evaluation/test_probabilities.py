@@ -1,4 +1,4 @@
-"""Class probabilities do not depend on how texts are put into batches."""
+"""Class probabilities do not depend on the batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The permutation test against all permutations in fractions and against SciPy's; Holm against closed testing."""
+"""The permutation test against all permutations and against SciPy; Holm against closed testing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans of tags, against a slow reading of the rules of the CoNLL evaluation and against spans written down as tags."""
+"""Spans of tags against a slow version of the CoNLL rules, and against spans written as tags."""
 
 from __future__ import annotations
 

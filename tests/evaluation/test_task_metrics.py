@@ -1,4 +1,4 @@
-"""Metrics of every kind against scikit-learn and scipy, for whole runs, for copies of rows, and under permutation."""
+"""Metrics of every task type against scikit-learn and SciPy: whole runs, repeated rows, permutations."""
 
 from __future__ import annotations
 

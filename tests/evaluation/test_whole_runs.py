@@ -1,4 +1,4 @@
-"""What the settings of fine-tuning leave for the stages after it: scores, model, report and predictions."""
+"""Settings of fine-tuning in later stages: scores, model, report and predictions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 import endtask
 from endtask.encoders.weights import load_tensors
+from endtask.serving.predictor import load
 from tests.toy_run import toy_settings
 
 
@@ -45,7 +46,7 @@ def test_without_stage_2_everything_after_it_works(toy: Path, own_run: Path) -> 
     assert (own_run / "report.html").stat().st_size > 1000
     lines = (own_run / "evaluate" / "predictions.jsonl").read_text().splitlines()
     texts = [json.loads(line)["text"] for line in (own_run / "read" / "test.jsonl").read_text().splitlines()]
-    answers = [one.label for one in endtask.load(own_run).predict(texts)]
+    answers = [one.label for one in load(own_run).predict(texts)]
     assert answers == [json.loads(line)["predicted"]["4"] for line in lines]
 
 

@@ -1,4 +1,4 @@
-"""The image example, tiny: what is no text trains in the same loop with learned weights."""
+"""The image example at tiny size: images train in the same loop with learned weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from benchmarks.results_file import read_results, write_results
 from endtask.errors import InputError
 from endtask.weighting.meta import MetaConfig
 from examples.digits.__main__ import compare, main
-from examples.digits.figures import Row, digits_table, summary_of, told
 from examples.digits.images import (
     CONFUSABLE_DIGITS,
     Images,
@@ -29,6 +28,7 @@ from examples.digits.images import (
     usual_classes,
 )
 from examples.digits.methods import METHODS, Outcome, Plan, learn
+from examples.digits.results import Row, as_text, digits_table, summary_of
 
 PLAN = Plan(steps=8, finetune_steps=4, score_every=4, batch_size=16, meta=MetaConfig(folds=3, every=2), fold_steps=2)
 CPU = torch.device("cpu")
@@ -109,7 +109,7 @@ def test_each_number_of_train_images_is_judged_by_itself() -> None:
 
 
 def test_the_lines_name_every_method_and_the_test() -> None:
-    lines = told(summary_of(ROWS)["methods"]).splitlines()
+    lines = as_text(summary_of(ROWS)["methods"]).splitlines()
     assert lines[0] == "6 train, 6 dev and 10 test images, 9 others"
     assert [line[:10].strip() for line in lines[1:5]] == list(METHODS)
     assert lines[4].startswith("meta       90.00 +- 14.14     2.0 s  +50.00 against agnostic (+")
@@ -301,8 +301,8 @@ def test_figures_are_written_where_they_are_asked_for(tmp_path: Path, monkeypatc
     ("asked", "message"),
     [
         (["--images", "nowhere.pickle"], "nowhere.pickle: images come as .npz or .parquet"),
-        (["--seeds", "0"], "'0' is no whole number above 0"),
-        (["--per-class", "20", "many"], "'many' is no whole number above 0"),
+        (["--seeds", "0"], "'0' is not a whole number above 0"),
+        (["--per-class", "20", "many"], "'many' is not a whole number above 0"),
         (["--classes", "3", "12"], "there is no class 12 among 10 classes"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Stages that cost nothing, whose predictions are a plain function of the settings and seeds."""
+"""Stages without training whose predictions are a function of settings and seeds."""
 
 from __future__ import annotations
 

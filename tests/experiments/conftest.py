@@ -1,4 +1,4 @@
-"""What the tests of a comparison share."""
+"""Fixtures of the tests of comparisons."""
 
 from __future__ import annotations
 

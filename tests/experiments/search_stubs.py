@@ -1,4 +1,4 @@
-"""Stages that cost nothing, with a dev score that is a plain function of the settings."""
+"""Stages without training whose dev score is a function of the settings."""
 
 from __future__ import annotations
 

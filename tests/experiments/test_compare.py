@@ -1,4 +1,4 @@
-"""A comparison from end to end with training that costs nothing: sharing, kill and resume, failures, refusals."""
+"""A comparison from end to end with stub stages: stage reuse, kill and resume, failures, errors."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_variants_that_differ_in_fine_tuning_alone_share_pretraining(
 def test_the_run_itself_lends_what_it_did(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     from endtask.pipeline.run import Run
 
-    Run(toy(toy_files, tmp_path / "run")).go()
+    Run(toy(toy_files, tmp_path / "run")).execute()
     stubs.calls.clear()
     lenders = [tmp_path / "run", tmp_path / "absent"]
     outcome = compare(toy(toy_files, tmp_path / "out"), {"seeds": [0, 1], "baselines": []}, sources=lenders)
@@ -287,7 +287,7 @@ def test_variants_with_other_rows_are_refused(toy_files: Path, tmp_path: Path, s
 def test_bad_places_and_data(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"holds other things \(thesis.txt\)"):
+    with pytest.raises(InputError, match=r"has other files \(thesis.txt\)"):
         compare(toy(toy_files, tmp_path / "taken"), TWO)
     with pytest.raises(InputError, match="absent"):
         compare(toy(tmp_path / "absent", tmp_path / "new"), TWO)

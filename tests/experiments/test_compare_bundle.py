@@ -1,4 +1,4 @@
-"""A comparison prepared here and trained elsewhere, where neither task nor corpus is."""
+"""A comparison prepared on one machine and trained on another, without task and corpus."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_bundle_of_something_else(
 ) -> None:
     from endtask.pipeline.run import Run
 
-    Run(toy(toy_files, tmp_path / "run")).go(until="pack")
+    Run(toy(toy_files, tmp_path / "run")).execute(until="pack")
     file = write_bundle(tmp_path / "run").file
     answer = command("compare", "--bundle", file, "--output", tmp_path / "there")
     assert (answer.code, "holds no comparison (endtask run --bundle" in answer.err) == (2, True)

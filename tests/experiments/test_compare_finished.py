@@ -1,4 +1,4 @@
-"""The table over what is finished of a comparison, without training."""
+"""The table of a comparison's finished runs, without training."""
 
 from __future__ import annotations
 

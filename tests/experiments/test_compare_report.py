@@ -1,4 +1,4 @@
-"""The tables, the verdict, the page and the chart of a comparison."""
+"""The tables, the conclusion, the page and the chart of a comparison."""
 
 from __future__ import annotations
 

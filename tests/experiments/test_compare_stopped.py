@@ -1,4 +1,4 @@
-"""What a comparison leaves in its results file when it is stopped before its end."""
+"""The results file of a comparison that was stopped before its end."""
 
 from __future__ import annotations
 

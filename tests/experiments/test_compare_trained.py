@@ -1,4 +1,4 @@
-"""A comparison with nothing left out: real training on the toy data."""
+"""A comparison with real training on the toy data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler over several GPUs, with made-up workers and with real ones."""
+"""The scheduler over several GPUs, with stub workers and with real workers."""
 
 from __future__ import annotations
 

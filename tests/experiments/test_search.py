@@ -1,4 +1,4 @@
-"""A search from end to end with training that costs nothing: budget, sharing, dev alone, kill and resume."""
+"""A search from end to end with stub stages: budget, stage reuse, dev scores alone, kill and resume."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_changed_data_is_refused(toy_files: Path, tmp_path: Path, stubs: Stubs) 
 def test_bad_places(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"holds other things \(thesis.txt\)"):
+    with pytest.raises(InputError, match=r"has other files \(thesis.txt\)"):
         search(toy(toy_files, tmp_path / "taken", budget="60steps"), GRID)
     with pytest.raises(InputError, match="absent"):
         search(toy(tmp_path / "absent", tmp_path / "new", budget="60steps"), GRID)

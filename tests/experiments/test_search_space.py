@@ -1,4 +1,4 @@
-"""Lists, ranges and choices as they are typed, and every way to mistype them."""
+"""Lists, ranges and choices on the command line, and the errors for wrong ones."""
 
 from __future__ import annotations
 

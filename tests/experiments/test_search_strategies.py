@@ -1,4 +1,4 @@
-"""Which values a trial gets, and its share of the budget."""
+"""The values of a trial, and its share of the budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search with nothing left out: real training on the toy data."""
+"""A search with real training on the toy data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of a search: read back as written, and refused if it is none."""
+"""The record of a search: it is read as written; other files raise an error."""
 
 from __future__ import annotations
 

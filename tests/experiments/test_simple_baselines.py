@@ -1,4 +1,4 @@
-"""Untrained baselines are computed once, and again if what they depend on changed."""
+"""Untrained baselines are computed once, and again if their inputs change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study file: what it may say, and each way to say it wrongly."""
+"""The study file: its keys, and the errors for wrong values."""
 
 from __future__ import annotations
 

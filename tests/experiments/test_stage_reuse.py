@@ -1,4 +1,4 @@
-"""Stages given from one run to another: only equal ones, whole, and without a second copy on disk."""
+"""Stages shared between runs: only equal and complete ones, without a second copy on disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make(toy: Path, tmp_path: Path, stubs: Stubs) -> Any:
 @pytest.fixture
 def source(make: Any) -> Path:
     run: Run = make("source")
-    return run.go(until="pack").folder
+    return run.execute(until="pack").folder
 
 
 def test_equal_stages_are_linked_and_not_done_again(make: Any, source: Path, stubs: Stubs) -> None:
@@ -53,7 +53,7 @@ def test_equal_stages_are_linked_and_not_done_again(make: Any, source: Path, stu
     assert sorted(files) == ["output.txt", "tokenizer/tokenizer.json"]
     assert all((target.folder / "pack" / name).samefile(source / "pack" / name) for name in files)
     stubs.calls.clear()
-    target.go(until="finetune")
+    target.execute(until="finetune")
     assert stubs.calls == ["target pretrain", "target finetune"]
     assert not is_reused(target.folder / "pretrain")
     assert reuse_stages(target, [source]) == {}
@@ -67,7 +67,7 @@ def test_sharing_ends_where_settings_differ(make: Any, source: Path) -> None:
 
 def test_of_several_sources_each_stage_comes_from_the_first_that_has_it(make: Any, source: Path) -> None:
     other: Run = make("other", tokenizer={"vocab_size": 100})
-    other.go(until="pretrain")
+    other.execute(until="pretrain")
     target: Run = make("target", tokenizer={"vocab_size": 100})
     given = reuse_stages(target, [source, other.folder])
     assert [folder.name for folder in given.values()] == ["source", "source", "source", "other", "other"]
@@ -122,7 +122,7 @@ def test_own_work_is_never_replaced(make: Any, source: Path, stubs: Stubs) -> No
     target: Run = make("target")
     stubs.trouble["target pack"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
-        target.go(until="pack")
+        target.execute(until="pack")
     assert reuse_stages(target, [source]) == {}
     assert (target.folder / "pack.partial").exists()
     changed: Run = make("target", select={"budget": "20%"})
@@ -136,8 +136,8 @@ def test_a_folder_of_other_things_is_left_to_the_run(make: Any, source: Path) ->
     (target.folder / "thesis.txt").write_text("mine")
     assert reuse_stages(target, [source]) == {}
     assert [entry.name for entry in target.folder.iterdir()] == ["thesis.txt"]
-    with pytest.raises(InputError, match="holds other things"):
-        target.go(until="pack")
+    with pytest.raises(InputError, match="has other files"):
+        target.execute(until="pack")
 
 
 def test_a_run_at_work_is_left_alone(make: Any, source: Path) -> None:

@@ -1,4 +1,4 @@
-"""The statistics of a table on made-up predictions, against slow and obvious ways to compute them."""
+"""The statistics of a table on made-up predictions, against slow, obvious computations."""
 
 from __future__ import annotations
 

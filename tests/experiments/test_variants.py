@@ -1,4 +1,4 @@
-"""The variants and runs of a comparison, its baselines, and what variants may not differ in."""
+"""The variants, runs and baselines of a comparison, and the settings that must be equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model folder: the best seed on dev, loadable by plain transformers, with a card that nobody can break."""
+"""The model folder: the best seed on dev, loadable by plain transformers, with a safe model card."""
 
 from __future__ import annotations
 

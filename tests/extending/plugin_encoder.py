@@ -1,4 +1,4 @@
-"""A user's encoder in one file: word embeddings and convolutions, no attention."""
+"""A user's encoder in one file: word embeddings and convolutions, without attention."""
 
 from __future__ import annotations
 

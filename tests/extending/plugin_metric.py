@@ -1,4 +1,4 @@
-"""A user's metric in one file: errors cost what a table of costs says."""
+"""A user's metric in one file: errors with different costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An objective with a head of its own, as a user writes it in one file: find the span whose tokens were shuffled."""
+"""A user's objective with a head of its own, in one file: find the span of shuffled tokens."""
 
 from __future__ import annotations
 

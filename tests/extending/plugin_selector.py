@@ -1,4 +1,4 @@
-"""A selector as a user would write it: low perplexity under a character model of the task's texts.
+"""A user's selector in one file: low perplexity under a character model of the task's texts.
 
 endtask run --plugin plugin_selector.py --set select.name=perplexity --set select.order=4 ...
 """

@@ -1,4 +1,4 @@
-"""A weighting as a user writes it in one file: the larger the loss of an objective, the less it counts."""
+"""A user's weighting in one file: objectives with larger losses have smaller weights."""
 
 from __future__ import annotations
 

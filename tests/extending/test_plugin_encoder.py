@@ -1,4 +1,4 @@
-"""An encoder in a file outside the package goes through a run, its model is loaded again, and it can be continued."""
+"""An encoder from a user's file: a whole run, loading its model, and training it further."""
 
 from __future__ import annotations
 

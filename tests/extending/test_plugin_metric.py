@@ -1,4 +1,4 @@
-"""A metric in a file outside the package: it decides on dev, is reported, and goes through all tests and intervals."""
+"""A metric from a user's file: it decides on dev, and appears in reports, tests and intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A selector from outside the package runs end to end through the command line."""
+"""A selector from a user's file: a whole run on the command line."""
 
 from __future__ import annotations
 

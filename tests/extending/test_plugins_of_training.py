@@ -1,4 +1,4 @@
-"""Objectives and weightings from outside the package: one file each, run through the command line."""
+"""Objectives and weightings from users' files: whole runs on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slow, obvious way: one text at a time through autograd, whole gradients, dot products."""
+"""The slow oracle: one text at a time through autograd, whole gradients, dot products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients as random rows, and as the whole matrices that they stand for."""
+"""Gradients as random rows, and as the matrices that they represent."""
 
 from __future__ import annotations
 

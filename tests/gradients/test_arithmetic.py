@@ -1,4 +1,4 @@
-"""Work that is done in pieces gives what it gives in one."""
+"""Products computed in parts equal products computed at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of rows equal those of whole gradients that autograd gives for one text at a time."""
+"""Products of rows equal products of whole gradients from autograd for single texts."""
 
 from __future__ import annotations
 

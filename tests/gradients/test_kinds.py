@@ -1,4 +1,4 @@
-"""Gradients of task losses of every kind of task: those of single texts through autograd."""
+"""Gradients of the task losses of every task type, against single texts through autograd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of looked-up vectors by their tokens: the same products as a loop over single rows."""
+"""Rows of word vectors by token: the same products as a loop over single rows."""
 
 from __future__ import annotations
 

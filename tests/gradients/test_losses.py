@@ -1,4 +1,4 @@
-"""One loss per text, the same as if it were read alone."""
+"""The loss of each text equals its loss when it is read alone."""
 
 from __future__ import annotations
 

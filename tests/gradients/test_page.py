@@ -1,4 +1,4 @@
-"""The page's program runs."""
+"""The program on the documentation page runs."""
 
 from __future__ import annotations
 

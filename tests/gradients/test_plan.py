@@ -1,4 +1,4 @@
-"""The cheaper strategy is taken for each layer, and is on record."""
+"""The plan chooses the cheaper strategy for each layer, and records it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from endtask.gradients.rows import Block, Gradients, LinearRows, LookupRows
-from endtask.gradients.targets import STRATEGIES, BlockCosts, Counted, Options, Strategy, Workload, make_plan
+from endtask.gradients.targets import STRATEGIES, BlockCosts, Options, RowCounts, Strategy, Workload, make_plan
 
 BASE = Block("layers.11.attn.Wo", 768, 768)
 WORDS = Block("embeddings", 30000, 768)
@@ -69,7 +69,7 @@ def test_word_vectors_are_never_made_matrices_for_single_targets() -> None:
 
 def test_costs_follow_the_formulas() -> None:
     work = Workload(candidates=100, targets=20, units=10)
-    costs = BlockCosts(Block("W", 5, 7), (Counted(2, 5),), (Counted(4, 5),), work)
+    costs = BlockCosts(Block("W", 5, 7), (RowCounts(2, 5),), (RowCounts(4, 5),), work)
     assert {strategy: costs.multiply_adds(strategy) for strategy in STRATEGIES} == pytest.approx(
         {"pairs": 20 * 2 * 4 * 12, "matrix": 2 * 35 + 10 * 35 + 0.2 * 4 * 35}
     )

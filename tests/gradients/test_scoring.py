@@ -1,4 +1,4 @@
-"""Scores of a stream of batches come in order, whatever becomes of the stream."""
+"""Scores of a stream of batches come in order, also if the stream fails."""
 
 from __future__ import annotations
 

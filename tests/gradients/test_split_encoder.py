@@ -1,4 +1,4 @@
-"""The split encoder gives the rows that catching every use of the weight gives."""
+"""The split encoder gives the rows that hooks on every use of the weight give."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from endtask.encoders.batch import BatchShape, TextBatch
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network
 from endtask.gradients import engine as engine_module
-from endtask.gradients.engine import GradientEngine, TextLosses, masked_lm_losses, number_of, reading_of, task_losses
+from endtask.gradients.engine import (
+    GradientEngine,
+    TextLosses,
+    layer_to_split,
+    masked_lm_losses,
+    reading_of,
+    task_losses,
+)
 from endtask.gradients.rows import Gradients, LinearRows, average
 from endtask.gradients.targets import products
 from tests.gradients.batches import labelled_batch, make_network, masked_batch
@@ -131,4 +138,4 @@ def test_compiled_parts_are_one_graph_each_and_give_the_same(
 )
 def test_other_weights_are_caught(architecture: str, layers: list[str]) -> None:
     engine = GradientEngine(make_network(architecture, layers=3), layers)
-    assert number_of(engine.network, engine.weights) is None
+    assert layer_to_split(engine.network, engine.weights) is None

@@ -1,4 +1,4 @@
-"""Targets in every form: the same scores, whichever strategy is taken, however they come, one by one or in units."""
+"""Targets in every form: equal scores for all strategies, orders and units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and folders that are whole or absent, whatever happens in the middle."""
+"""Files and folders are complete or absent, also after a failure."""
 
 from __future__ import annotations
 

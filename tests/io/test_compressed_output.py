@@ -1,4 +1,4 @@
-"""What is written compressed reads back, and is whole or absent."""
+"""Compressed output can be read back, and is complete or absent."""
 
 from __future__ import annotations
 

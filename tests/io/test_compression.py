@@ -1,4 +1,4 @@
-"""Streams of bytes from plain and compressed files, whole, damaged or missing."""
+"""Streams of bytes from plain and compressed files: complete, damaged or missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joules from a made-up sysfs tree and a made-up driver."""
+"""Energy in joules from a made-up sysfs tree and a made-up driver."""
 
 from __future__ import annotations
 

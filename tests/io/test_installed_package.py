@@ -1,4 +1,4 @@
-"""Models inside installed packages: found by name, without running the package, and one line for what is wrong."""
+"""Models inside installed packages: found by name without importing the package, and one line for each error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a machine beside the seconds it took."""
+"""The description of a machine in manifests."""
 
 from __future__ import annotations
 

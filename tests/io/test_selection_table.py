@@ -1,4 +1,4 @@
-"""A selection comes back from disk as it was, in parts or whole, or is not there at all."""
+"""A selection table is read as it was written, in parts or as a whole, and is complete or absent."""
 
 from __future__ import annotations
 

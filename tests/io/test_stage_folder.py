@@ -1,4 +1,4 @@
-"""A stage is skipped, gone on with or begun anew by its fingerprint."""
+"""A stage is skipped, resumed or redone by its fingerprint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of every format and compression, and what is said about broken ones."""
+"""Rows of every format and compression, and the errors for broken files."""
 
 from __future__ import annotations
 

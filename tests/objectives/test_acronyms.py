@@ -1,4 +1,4 @@
-"""Pseudo acronyms: positives match, negatives never do, neither class shows on the surface."""
+"""Pseudo acronyms: positives match, negatives never match, and surface features reveal no class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of scores, labels and tags: those of the stock models, alone and beside masked LM, whatever pads a batch."""
+"""Losses of regression, multilabel and tagging equal those of stock models, also with masked LM and any padding."""
 
 from __future__ import annotations
 

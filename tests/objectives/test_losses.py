@@ -1,4 +1,4 @@
-"""Losses against those of the stock Hugging Face models, for every architecture."""
+"""Losses against those of stock Hugging Face models, for every architecture."""
 
 from __future__ import annotations
 

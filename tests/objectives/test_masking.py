@@ -1,4 +1,4 @@
-"""Masking: how many tokens, which ones, and what becomes of them."""
+"""Masking: the number of masked tokens, their choice, and their replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of sentences: half go on, half come from elsewhere, and lengths tell nothing."""
+"""Pairs of sentences: half are consecutive, half are not, and lengths reveal nothing."""
 
 from __future__ import annotations
 

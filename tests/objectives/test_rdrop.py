@@ -1,4 +1,4 @@
-"""R-Drop against torch's own functions on the logits of each reading."""
+"""R-Drop against torch's functions on the logits of both readings."""
 
 from __future__ import annotations
 

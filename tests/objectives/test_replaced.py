@@ -1,4 +1,4 @@
-"""Replaced-token detection: what is filled in, what counts as replaced, and who learns from which loss."""
+"""Replaced-token detection: replacements, labels, and the part of the network that each loss trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of texts of like length: whatever stands beside a text, it counts like any other."""
+"""Batches of texts of similar lengths: every text has the same weight, whatever its batch."""
 
 from __future__ import annotations
 

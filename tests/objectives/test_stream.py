@@ -1,4 +1,4 @@
-"""Streams of batches: what the network's layout asks for, and nothing that depends on who asks."""
+"""Streams of batches follow the network's layout and depend on seed and step alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masks that belong to a text, whatever batch it stands in."""
+"""Masks of a text do not depend on its batch."""
 
 from __future__ import annotations
 

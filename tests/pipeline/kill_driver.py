@@ -1,4 +1,4 @@
-"""Kill runs with SIGKILL at chosen renames and training steps and start them again; a JSON line about each.
+"""Kill runs with SIGKILL at chosen renames and training steps and restart them; print a JSON line about each.
 
 Every write of a run ends in a rename, so the renames of an unbroken run number all the moments that matter on disk;
 a separate thread renames checkpoints, while steps continue. The unbroken run comes first, in this process; each kill and

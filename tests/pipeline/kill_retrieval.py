@@ -1,4 +1,4 @@
-"""Kill retrieval with SIGKILL at every moment that matters and start it again; a JSON line about each.
+"""Kill retrieval with SIGKILL at every critical moment and restart it; print a JSON line about each.
 
 The moments are every rename that retrieval does, and those amid work that renames nothing: reading, ranking and
 fetching. Run in the repository's root as: python -m tests.pipeline.kill_retrieval SETTINGS FOLDER

@@ -1,4 +1,4 @@
-"""Budgets of every unit become a step count, written down before step 1 and never worked out again."""
+"""Budgets of every unit become a number of steps that is stored before step 1 and never computed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of what a bundle brought: found where it belongs, matched by what was asked, refused where broken."""
+"""The record of bundled inputs: its location, its comparison with the settings, and errors for broken records."""
 
 from __future__ import annotations
 

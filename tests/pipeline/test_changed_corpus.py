@@ -1,4 +1,4 @@
-"""A corpus that changed: only the shards that are new are read again, and the result is that of a fresh run."""
+"""After a change of the corpus only new shards are read, and the result is that of a fresh run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`check`: problems, examples as the model sees them, and the estimate; on the toy and on published tasks."""
+"""`endtask check`: problems, examples as the model reads them, and the estimate, for toy and published tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's three rows, its verdict and its second call, on the toy data instead of five minutes of docstrings."""
+"""The demo's table, conclusion and second call, on the toy data instead of docstrings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fingerprint of a stage covers: values that differ from the defaults, and the code of plug-ins."""
+"""The fingerprint of a stage covers values that differ from the defaults and the code of plug-ins."""
 
 from __future__ import annotations
 

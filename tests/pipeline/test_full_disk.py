@@ -1,4 +1,4 @@
-"""A full disk stops a run with one line; once there is room again, the run goes on to the same result."""
+"""A full disk stops a run with one line; with free space again, the run resumes to the same result."""
 
 from __future__ import annotations
 

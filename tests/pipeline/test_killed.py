@@ -1,4 +1,4 @@
-"""A run killed with SIGKILL and started again ends in the same bits as an unbroken one (CPU, one thread)."""
+"""A run killed with SIGKILL and restarted ends in the same bits as an uninterrupted run (CPU, one thread)."""
 
 from __future__ import annotations
 

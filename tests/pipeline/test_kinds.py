@@ -1,4 +1,4 @@
-"""Whole runs over scores, labels and tags: what is written, what plain transformers makes of it, and what refuses."""
+"""Whole runs of regression, multilabel and tagging: files, models for plain transformers, errors."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from endtask.experiments.comparison import results_dict
 from endtask.pipeline.check import check
 from endtask.reporting.page import summary, verdict_lines
 from endtask.reporting.results import results_of
-from endtask.serving.predictor import LabelSet, Score, Tagged
+from endtask.serving.predictor import LabelSet, Score, Tagged, load
 from tests.conftest import Answer
-from tests.toy_kinds import SPLITS, write_kind
 from tests.toy_run import results, toy_settings, write_rows
+from tests.toy_task_types import SPLITS, write_toy_of_type
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def data(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_kind(tmp_path_factory.mktemp(kind), kind)
+    return write_toy_of_type(tmp_path_factory.mktemp(kind), kind)
 
 
 def settings_of(data: Path, output: Path, **changes: Any) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def saved_seed(run: Path) -> str:
 
 def test_predictions_equal_those_of_the_evaluation(kind: str, finished: Path) -> None:
     evaluated = [row["predicted"][saved_seed(finished)] for row in rows(finished / "evaluate" / "predictions.jsonl")]
-    predictor = endtask.load(finished)
+    predictor = load(finished)
     assert (predictor.type, predictor.takes_pairs) == (kind, False)
     found = predictor.predict([row["text"] for row in rows(finished / "read" / "test.jsonl")])
     assert len(found) == dict(SPLITS)["test"]
@@ -76,12 +76,41 @@ def test_predictions_equal_those_of_the_evaluation(kind: str, finished: Path) ->
         assert [list(answer.tags) for answer in found] == evaluated
 
 
+def test_the_model_object(kind: str, finished: Path) -> None:
+    """Answers, probabilities and scores of the object that `endtask.fit` returns."""
+    model, test = endtask.load(finished), rows(finished / "read" / "test.jsonl")
+    texts = [row["text"] for row in test]
+    evaluated = [row["predicted"][saved_seed(finished)] for row in rows(finished / "evaluate" / "predictions.jsonl")]
+    expected = pytest.approx(evaluated, abs=1e-4) if kind == "regression" else evaluated
+    assert model.predict(texts) == expected
+    own = model.evaluate()
+    labels = "tags" if kind == "token_classification" else "label"
+    frame = [{"tokens" if labels == "tags" else "text": row["tokens" if labels == "tags" else "text"],
+              labels: row["label"]} for row in test]  # fmt: skip
+    again = model.evaluate(frame)
+    assert {name: again[name].by_seed for name in again.scores} == {
+        name: pytest.approx(value.by_seed) for name, value in own.scores.items()
+    }
+    assert len(model.explain(texts[0]).neighbors) == 5
+    if kind == "regression":
+        assert model.classes_.tolist() == []
+        with pytest.raises(InputError, match="a model of numbers has no probabilities"):
+            model.predict_proba(texts)
+    elif kind == "multilabel":
+        given = model.predict_proba(texts) >= model.settings.evaluate.threshold
+        assert [model.classes_[row].tolist() for row in given] == evaluated
+    else:
+        tables = model.predict_proba(texts)
+        assert [[model.classes_[word.argmax()] for word in table] for table in tables] == evaluated
+        assert model.predict(test[0]["tokens"][:1]) == [model.predict([test[0]["tokens"][:1]])[0]]
+
+
 def test_plain_transformers_gives_the_same(kind: str, finished: Path) -> None:
     """Scores come on the task's own scale, with nothing of ours to undo."""
     folder, text = finished / "model", "soup star moon bread"
     stock = AutoModelForTokenClassification if kind == "token_classification" else AutoModelForSequenceClassification
     model, tokenizer = stock.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-    (answer,) = endtask.load(folder).predict([text])
+    (answer,) = load(folder).predict([text])
     with torch.inference_mode():
         logits = model(**tokenizer(text, return_tensors="pt")).logits[0]
     if kind == "regression":
@@ -181,16 +210,16 @@ def test_a_file_of_the_task_is_predicted_as_it_stands(
     evaluated = [row["predicted"][saved_seed(finished)] for row in rows(finished / "evaluate" / "predictions.jsonl")]
     assert found == (pytest.approx(evaluated, abs=1e-4) if kind == "regression" else evaluated)
     if kind == "token_classification":
-        (whole,) = endtask.load(finished).predict([["new moon", "soup"]])
+        (whole,) = load(finished).predict([["new moon", "soup"]])
         assert (whole.words, len(whole.tags)) == (("new moon", "soup"), 2), "a word may hold a blank"
     else:
         with pytest.raises(InputError, match="text 1 is a list of words"):
-            endtask.load(finished).predict([["moon", "soup"]])
+            load(finished).predict([["moon", "soup"]])
 
 
 @pytest.fixture(scope="module")
 def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_kind(tmp_path_factory.mktemp("tagged"), "token_classification")
+    return write_toy_of_type(tmp_path_factory.mktemp("tagged"), "token_classification")
 
 
 def test_long_tagged_texts_are_cut_and_counted(
@@ -213,19 +242,19 @@ def test_other_architectures_tag_too(tagged: Path, tmp_path: Path, architecture:
     settings["model"] = {**settings["model"], "architecture": architecture}
     run = endtask.run(settings).folder
     evaluated = [row["predicted"]["0"] for row in rows(run / "evaluate" / "predictions.jsonl")]
-    found = endtask.load(run / "model").predict([row["text"] for row in rows(run / "read" / "test.jsonl")])
+    found = load(run / "model").predict([row["text"] for row in rows(run / "read" / "test.jsonl")])
     assert [list(answer.tags) for answer in found] == evaluated
 
 
 def test_a_tuned_threshold_travels_with_the_model(tmp_path: Path) -> None:
-    data = write_kind(tmp_path / "data", "multilabel")
+    data = write_toy_of_type(tmp_path / "data", "multilabel")
     run = endtask.run(toy_settings(data, tmp_path / "run", evaluate={"threshold": "tuned"})).folder
     best = json.loads((run / "finetune" / f"seed-{saved_seed(run)}" / "result.json").read_text())
     facts = json.loads((run / "model" / "endtask.json").read_text())
     assert facts["threshold"] == best["threshold"] != 0.5
     evaluated = [row["predicted"][saved_seed(run)] for row in rows(run / "evaluate" / "predictions.jsonl")]
     texts = [row["text"] for row in rows(run / "read" / "test.jsonl")]
-    assert [list(answer.labels) for answer in endtask.load(run).predict(texts)] == evaluated
+    assert [list(answer.labels) for answer in load(run).predict(texts)] == evaluated
 
 
 def test_several_test_sets(toy: Path, tmp_path: Path) -> None:

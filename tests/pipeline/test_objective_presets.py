@@ -1,4 +1,4 @@
-"""Every preset that names objectives runs from the command line, on a toy and in a few steps."""
+"""Every preset with objectives runs from the command line, on toy data and with a few steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would stop a run late is met before it starts."""
+"""Preflight finds problems that would stop a run late."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ def test_what_is_prepared_here_may_be_trained_where_the_gpu_is(toy: Path, tmp_pa
         pytest.skip("this machine has a CUDA device")
     settings = resolve(toy_settings(toy, tmp_path / "run", device="cuda"))
     with pytest.raises(InputError, match="no cuda device"):
-        Run(settings).go()
+        Run(settings).execute()
     assert not (tmp_path / "run").exists()
-    assert Run(settings).go(until="pack").stages["pack"]
+    assert Run(settings).execute(until="pack").stages["pack"]
     with pytest.raises(InputError, match="no cuda device"):
-        Run(settings).go(until="pretrain")
+        Run(settings).execute(until="pretrain")
     cells = {"variants": {"one": {}}, "seeds": [0], "baselines": []}
     compared = settings.model_copy(update={"output_dir": str(tmp_path / "compared")})
     with pytest.raises(InputError, match="no cuda device"):

@@ -1,4 +1,4 @@
-"""What `endtask init --align` proposes."""
+"""The proposals of `endtask init --align`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages of a run: done once, skipped, redone, or refused because something changed."""
+"""The stages of a run: done once, skipped, redone, or stopped by an error because an input changed."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def test_unknown_stages_and_impossible_orders(toy: Path, tmp_path: Path) -> None
 def test_a_folder_with_other_things_is_left_alone(toy: Path, tmp_path: Path) -> None:
     write_rows(tmp_path / "home" / "thesis.jsonl", [{"text": "years of work"}])
     before = hashes(tmp_path / "home")
-    with pytest.raises(InputError, match=r"holds other things \(thesis.jsonl\)"):
+    with pytest.raises(InputError, match=r"has other files \(thesis.jsonl\)"):
         endtask.run(toy_settings(toy, tmp_path / "home"))
     assert hashes(tmp_path / "home") == before
 

@@ -1,4 +1,4 @@
-"""Whole runs with auxiliary tasks on the shared encoder: what is scored, saved, shown and taken along."""
+"""Whole runs with auxiliary tasks on the shared encoder: scores, models, reports and bundles."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from endtask.pipeline.preflight import preflight
 from endtask.records import Example
 from endtask.reporting.page import summary, verdict_lines
 from endtask.reporting.results import results_of
+from endtask.serving.predictor import load
 from endtask.task import Task
 from endtask.task.task import read_all
 from tests.conftest import Answer
-from tests.toy_kinds import write_kind
 from tests.toy_run import hashes, results, toy_settings, write_rows, write_settings, write_toy
+from tests.toy_task_types import write_toy_of_type
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_toy(folder / "toy")
     write_toy(folder / "pair", pairs=True)
     for kind in ("token_classification", "regression", "multilabel"):
-        write_kind(folder / kind, kind)
+        write_toy_of_type(folder / kind, kind)
     return folder
 
 
@@ -91,7 +92,7 @@ def test_each_has_a_model_that_answers_as_it_was_scored(finished: Path, kind: st
     seed = str(json.loads((finished / "model" / "manifest.json").read_text())["counts"]["seed"])
     evaluated = [row["predicted"][seed] for row in rows(finished / "evaluate" / "tasks" / kind / "predictions.jsonl")]
     read = rows(finished / "read" / "tasks" / kind / "test.jsonl")
-    predictor = endtask.load(finished / "model" / "tasks" / kind)
+    predictor = load(finished / "model" / "tasks" / kind)
     assert (predictor.type, predictor.takes_pairs) == (kind, kind == "pair")
     answers = predictor.predict([(row["text"], row["text_pair"]) if kind == "pair" else row["text"] for row in read])
     if kind == "regression":
@@ -163,7 +164,7 @@ def test_learned_weights_weigh_them(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_changed_file_of_a_further_task_is_noticed(data: Path, tmp_path: Path) -> None:
-    write_kind(tmp_path / "tags", "token_classification")
+    write_toy_of_type(tmp_path / "tags", "token_classification")
     settings = settings_of(data, tmp_path / "run", kinds=())
     settings["tasks"] = {"tags": {"path": str(tmp_path / "tags" / "task")}}
     endtask.run(settings, until="read")

@@ -1,4 +1,4 @@
-"""A small finished run, written with the package's own writers and without any training."""
+"""A small finished run, written by the package's writers without training."""
 
 from __future__ import annotations
 
@@ -154,7 +154,10 @@ class SmallRun:
         if self.leak_free_rows:
             summary |= {"leak_free_mean": mean - 0.1, "leak_free_std": 0.025}
         shape = {"split": self.split, "rows": 4, "leak_free_rows": self.leak_free_rows}
-        write_json(folder / "results.json", {**shape, "summary": summary, "seeds": rows})
+        ends = {"difference": mean - 0.5, "interval": [mean - 0.75, mean - 0.25], "p_value": 0.5}
+        majority = {"description": "majority class ('cat')", "score": 0.5, **ends}
+        baselines = {"interval": [0.25, 1.0], "majority": majority}
+        write_json(folder / "results.json", {**shape, "baselines": baselines, "summary": summary, "seeds": rows})
         lines = []
         for number in range(4):
             truth, other = self.labels[number % 2], self.labels[1 - number % 2]

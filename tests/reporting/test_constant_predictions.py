@@ -1,4 +1,4 @@
-"""A model that answers all rows alike is told of, whatever the kind of the task."""
+"""A model with constant predictions gives a warning, for every task type."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_rows_that_are_alike_may_be_answered_alike(make_run: MakeRun, kind: str,
 def test_of_several_seeds_it_is_said_how_many(make_run: MakeRun) -> None:
     folder = answered(make_run(), "text", ["a", "b"], ["a", "a"], ["a", "b"], ["b", "b"])
     told = f"With 2 of 3 seeds every row of test got the same label, 'a' or 'b': {APART}"
-    assert verdict_lines(folder) == [verdict(folder), told]
+    assert [line for line in verdict_lines(folder) if not line.startswith("  ")] == [verdict(folder), told]
     assert told in unescape(write_report(folder).read_text(encoding="utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""Numbers and texts as people read them."""
+"""The format of numbers and texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page: what it shows at each stage of a run, and that nothing of the user's becomes markup."""
+"""The report: its contents at each stage of a run, and the escaping of the user's texts."""
 
 from __future__ import annotations
 
@@ -67,13 +67,12 @@ def test_the_page_lies_in_the_run_and_says_the_verdict(make_run: MakeRun) -> Non
     assert write_report(folder) == folder / "report.html"
     said = verdict(folder)
     assert said == (
-        "pets: accuracy 62.5 ± 12.5 on test (4 rows, 2 seeds); 52.5 ± 2.5 on the 3 rows whose text is not in train."
+        "pets: accuracy 62.5 ± 12.5 on test (4 rows, 2 seeds, 95% interval 25.0 to 100.0); 52.5 ± 2.5 on the 3 rows whose text is not in train."
     )
     text = text_of(page_of(folder))
     assert said in text
     assert "1 of the 4 rows of test are also in train" in text
-    assert "always predicting “cat”, the most frequent label of train, scores 50.0" in text
-    assert "--baseline tfidf" in text
+    assert "majority class (&#39;cat&#39;) scores 50.0; the model is 12.5 points above it [-12.5, 37.5]" in text
 
 
 def test_every_section_has_its_figures(make_run: MakeRun) -> None:
@@ -171,12 +170,14 @@ def test_whether_fine_tuning_helped_is_told_where_that_decided(make_run: MakeRun
 
 def test_each_of_several_test_sets_has_a_line(make_run: MakeRun) -> None:
     folder = make_run()
-    assert verdict_lines(folder) == [verdict(folder)]
+    baseline = "  majority class ('cat') scores 50.0; the model is 12.5 points above it [-12.5, 37.5], p = 0.5: not clearly different."
+    assert verdict_lines(folder) == [verdict(folder), baseline]
     file = folder / "evaluate" / "results.json"
     sets = {"near": {"rows": 3, "mean": 0.75, "std": 0.125}, "far": {"rows": 1, "mean": 0.25, "std": 0.0}}
     write_json(file, json.loads(file.read_text()) | {"test_sets": sets, "mean_of_test_sets": 0.5})
     assert verdict_lines(folder) == [
         verdict(folder),
+        baseline,
         "  near: accuracy 75.0 ± 12.5 (3 rows)",
         "  far: accuracy 25.0 ± 0.0 (1 row)",
         "  mean of the sets: accuracy 50.0 (4 rows)",
@@ -184,9 +185,12 @@ def test_each_of_several_test_sets_has_a_line(make_run: MakeRun) -> None:
 
 
 def test_the_verdict_leaves_out_a_leak_free_score_of_the_same_rows(make_run: MakeRun) -> None:
-    assert verdict(make_run(leak_free_rows=4)) == "pets: accuracy 62.5 ± 12.5 on test (4 rows, 2 seeds)."
+    assert (
+        verdict(make_run(leak_free_rows=4))
+        == "pets: accuracy 62.5 ± 12.5 on test (4 rows, 2 seeds, 95% interval 25.0 to 100.0)."
+    )
     assert verdict(make_run(name="b", leak_free_rows=0)).endswith("; all of these rows are also in train.")
-    assert "(4 rows, 1 seed)" in verdict(make_run(name="c", seeds=(0,)))
+    assert "(4 rows, 1 seed, 95% interval" in verdict(make_run(name="c", seeds=(0,)))
 
 
 def test_nothing_of_the_users_becomes_markup(make_run: MakeRun) -> None:
@@ -260,14 +264,16 @@ def test_the_summary_is_plain_and_complete(make_run: MakeRun) -> None:
     assert statistics["results"]["summary"]["mean"] == 0.625
     assert [row["score"] for row in statistics["seeds"]] == [0.5, 0.75]
     assert statistics["cost"]["total"]["tokens"] == 1_001_000
-    assert statistics["majority_baseline"] == {"label": "cat", "score": 0.5}
+    assert [(row["name"], row["score"], row["is_clear"]) for row in statistics["baselines"]] == [
+        ("majority", 0.5, False)
+    ]
     assert [row["label"] for row in statistics["classes"]] == ["cat", "dog"]
     assert statistics["missing"] == []
 
 
 def test_the_summary_of_an_unfinished_run_has_no_scores(make_run: MakeRun) -> None:
     statistics = summary(make_run("select"))
-    assert (statistics["results"], statistics["seeds"], statistics["majority_baseline"]) == (None, [], None)
+    assert (statistics["results"], statistics["seeds"], statistics["baselines"]) == (None, [], [])
     assert statistics["missing"] == ["pack", "pretrain", "finetune", "evaluate", "model"]
 
 

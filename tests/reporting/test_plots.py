@@ -1,4 +1,4 @@
-"""Charts: values stand at the right pixels, and odd input draws something sound."""
+"""Charts: values are at the right pixels, and unusual input gives a valid picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small file of a run's results: scores, class numbers and cost, and neither texts nor weights."""
+"""The results file of a run: scores, class counts and cost, without texts and weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which passages are shown, and what is marked in them."""
+"""The passages in the report, and the words marked in them."""
 
 from __future__ import annotations
 

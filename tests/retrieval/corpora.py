@@ -1,4 +1,4 @@
-"""Corpora made in a test, all their passages as retrieval sees them, and BM25 as another library works it out."""
+"""Small corpora, all their passages as retrieval reads them, and BM25 scores of another library."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def write_rows(path: Path, rows: Iterable[Row]) -> Path:
 
 
 def write_files(folder: Path, files: Iterable[Iterable[Row]]) -> Path:
-    """Files of one source named `c`, in order."""
+    """Write the files of a source named `c`, in order."""
     for number, rows in enumerate(files):
         write_rows(folder / f"c-{number:02}.jsonl", rows)
     return folder
 
 
 def text_corpus(folder: Path, texts: Sequence[str], *, cuts: Sequence[int] = (), deduplicate: bool = True) -> Corpus:
-    """Texts with ids of their own, in one file or, cut at some places, in several."""
+    """Return a corpus of texts with ids, in one file or, divided at `cuts`, in several."""
     rows = [{"id": f"d{number}", "text": text} for number, text in enumerate(texts)]
     borders = [0, *sorted(cuts), len(rows)]
     files = [rows[start:stop] for start, stop in pairwise(borders)]
@@ -42,12 +42,12 @@ def text_corpus(folder: Path, texts: Sequence[str], *, cuts: Sequence[int] = (),
 
 
 def read_corpus_of(*folders: Path, **settings: Any) -> Corpus:
-    """A corpus of files, folders or `name=path` with settings of `Corpus`."""
+    """Return a corpus of files, folders or `name=path`, with settings of `Corpus`."""
     return Corpus(find_sources([parse_source(str(folder)) for folder in folders]), **settings)
 
 
 def zipf_texts(count: int, *, words: int = 300, longest: int = 40, seed: int = 0) -> list[str]:
-    """Texts of words as unevenly common as in a language; the commonest stand in most texts."""
+    """Return texts with word frequencies like those of a language; most texts contain the most frequent words."""
     random = np.random.default_rng(seed)
     shares = 1.0 / np.arange(1, words + 1)
     drawn = [random.choice(words, random.integers(1, longest + 1), p=shares / shares.sum()) for _ in range(count)]
@@ -55,23 +55,22 @@ def zipf_texts(count: int, *, words: int = 300, longest: int = 40, seed: int = 0
 
 
 def all_passages(joined: JoinedCorpus, folder: Path, *, workers: int = 1) -> list[dict[str, Any]]:
-    """Every passage of a joined corpus, fetched by its place, as rows of the table of retrieved passages."""
+    """Return all passages of a joined corpus, fetched by position, as rows of the table of retrieved passages."""
     folder.mkdir()
-    wanted = []
+    shards = []
     for number, shard in enumerate(joined.shards):
         count = shard.passages
         ones = np.ones(count, dtype=np.int64)
         positions = shard.first_position + np.arange(count)
         query_matches = np.zeros(count, dtype=np.int32)
-        locate_matches(shard, MatchedPassages(positions, ones, ones / 2, ones, ones, query_matches)).save(
-            folder / f"{number}.npz"
-        )
-        wanted.append((shard.shard, folder / f"{number}.npz"))
-    return [row for batch in fetch_passages(wanted, ["e"], folder, workers=workers) for row in batch.to_pylist()]
+        path = folder / f"{number}.npz"
+        locate_matches(shard, MatchedPassages(positions, ones, ones / 2, ones, ones, query_matches)).save(path)
+        shards.append((shard.shard, path))
+    return [row for batch in fetch_passages(shards, ["e"], folder, workers=workers) for row in batch.to_pylist()]
 
 
 class Bm25s:
-    """`bm25s` fed with our words; in double precision, as single adds errors of its own to long queries."""
+    """`bm25s` with endtask's words, in double precision, since single precision adds errors for long queries."""
 
     def __init__(self, texts: Iterable[str], k1: float, b: float) -> None:
         import bm25s
@@ -89,7 +88,7 @@ class Bm25s:
 
 
 def assert_ranks(ranking: Ranking, scores: np.ndarray, top_k: int) -> None:
-    """A ranking is the best K of all scores, but for passages within 1e-5 of the K-th; order is score, then place."""
+    """Assert that a ranking has the best K scores, within 1e-5 of the K-th, sorted by score, then by position."""
     positions, found = ranking.positions.tolist(), ranking.scores.tolist()
     size = min(top_k, int(np.count_nonzero(scores)))
     assert len(positions) == len(set(positions)) == size
@@ -103,6 +102,6 @@ def assert_ranks(ranking: Ranking, scores: np.ndarray, top_k: int) -> None:
 
 
 def as_bytes(rankings: Rankings) -> bytes:
-    """All that rankings say, however they lie in blocks."""
+    """Return the content of rankings as bytes, whatever their blocks."""
     parts = [rankings[query] for query in range(len(rankings))]
     return b"|".join(part.positions.astype("<i8").tobytes() + part.scores.astype("<f8").tobytes() for part in parts)

@@ -1,4 +1,4 @@
-"""Compiled code is kept under the user's cache folder, and done without where nothing can be written."""
+"""Compiled code is cached in the user's cache folder, or not at all if nothing can be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contamination filter, against a slow reading of its rule."""
+"""The contamination filter against a slow version of its rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passages are fetched by their places: ids as in the corpus, matches beside the right text."""
+"""Passages are fetched by position, with the ids of the corpus and their matches."""
 
 from __future__ import annotations
 

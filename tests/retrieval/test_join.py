@@ -1,4 +1,4 @@
-"""The joined shards hold the passages that `Corpus.documents` streams: same order, ids, duplicates and counts."""
+"""The joined shards have the passages of `Corpus.documents`: the same order, ids, duplicates and counts."""
 
 from __future__ import annotations
 

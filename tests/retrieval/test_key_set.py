@@ -1,4 +1,4 @@
-"""The compiled set of keys against Python's own sets."""
+"""The compiled set of keys against Python's sets."""
 
 from __future__ import annotations
 

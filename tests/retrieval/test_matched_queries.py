@@ -1,4 +1,4 @@
-"""Who asked for what, against a dictionary that keeps every hit."""
+"""The matched queries of passages against a dictionary of all hits."""
 
 from __future__ import annotations
 

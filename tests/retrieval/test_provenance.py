@@ -1,4 +1,4 @@
-"""Words, weights and who asked, on runs written by hand whose scores bm25s gave."""
+"""Words, weights and matched queries, on hand-made runs with scores of bm25s."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EXAMPLES = [
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_run(tmp_path_factory.mktemp("why") / "run", DOCUMENTS, EXAMPLES, kept={0, 1, 2})
+    return write_run(tmp_path_factory.mktemp("why") / "run", DOCUMENTS, EXAMPLES, selected={0, 1, 2})
 
 
 def retrieved(run: Path) -> dict[str, Selected]:
@@ -52,7 +52,7 @@ def copied(run: Path, folder: Path) -> Path:
     return Path(shutil.copytree(run, folder / "run"))
 
 
-def asker_ids(found: WhyPassage) -> list[list[str]]:
+def query_ids(found: WhyPassage) -> list[list[str]]:
     return [[example.id for example in matched_query.examples] for matched_query in found.explained_queries]
 
 
@@ -77,8 +77,8 @@ def test_a_passage_that_was_retrieved_only(run: Path) -> None:
     found = why_passage(run, "pile/e")
     assert not found.selected
     assert found.matched_queries == ("train-2", "train-0", "train-1")
-    assert asker_ids(found) == [["train-2"], ["train-0", "train-1"]], "equal texts ask together"
-    assert asker_ids(why_passage(run, "pile/e", top=1)) == [["train-2"]]
+    assert query_ids(found) == [["train-2"], ["train-0", "train-1"]], "equal texts ask together"
+    assert query_ids(why_passage(run, "pile/e", top=1)) == [["train-2"]]
 
 
 def test_the_parts_sum_to_the_score_in_the_table(run: Path) -> None:
@@ -99,11 +99,11 @@ def test_the_same_on_a_larger_random_run(tmp_path: Path) -> None:
     documents = [Document(f"pile/{number}", text, "pile") for number, text in enumerate(texts)]
     asking = [" ".join(chance.choices(words, k=chance.randint(1, 9))) for _ in range(30)]
     examples = [Example(f"train-{number}", text, "x") for number, text in enumerate(asking)]
-    run = write_run(tmp_path / "run", documents, examples, kept=range(60))
+    run = write_run(tmp_path / "run", documents, examples, selected=range(60))
     for passage_id, row in retrieved(run).items():
         found = why_passage(run, passage_id, top=20)
         assert found.explained_queries[0].score == pytest.approx(row.score, rel=1e-5)
-        assert [one for ids in asker_ids(found) for one in ids] == list(row.matched_queries)
+        assert [one for ids in query_ids(found) for one in ids] == list(row.matched_queries)
     for example in examples:
         about = why_example(run, example.id, top=100)
         asked = {passage_id for passage_id, row in retrieved(run).items() if example.id in row.matched_queries}
@@ -164,7 +164,7 @@ def test_an_example_shows_the_best_and_counts_all(run: Path) -> None:
 
 
 def test_an_example_is_found_where_only_its_twin_is_on_record(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", DOCUMENTS, EXAMPLES, kept={0}, asked_by_kept=1)
+    run = write_run(tmp_path / "run", DOCUMENTS, EXAMPLES, selected={0}, queries_stored=1)
     assert why_passage(run, "pile/a").matched_queries == ("train-0",)
     assert [passage.id for passage in why_example(run, "train-1").passages] == ["pile/a"]
 
@@ -202,7 +202,7 @@ def test_a_drawn_passage_that_nobody_asked_for(run: Path, tmp_path: Path) -> Non
     )
     also_asked = why_passage(own, "pile/e")
     assert (also_asked.selected, also_asked.reason, also_asked.rank) == (True, "random: drawn", 2)
-    assert asker_ids(also_asked)[0] == ["train-2"]
+    assert query_ids(also_asked)[0] == ["train-2"]
     assert [passage.id for passage in why_example(own, "train-2").passages] == ["pile/e"]
 
 

@@ -1,4 +1,4 @@
-"""Queries are the distinct task texts without marks, shortened as asked, and K follows the paper's table."""
+"""Queries are the distinct task texts without entity markers, shortened on request; K follows the paper's table."""
 
 from __future__ import annotations
 

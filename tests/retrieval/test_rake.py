@@ -1,4 +1,4 @@
-"""RAKE against the worked example of its paper and against a slow reading of its rules."""
+"""RAKE against the worked example of its paper and against a slow version of its rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rankings come back from disk as they were written."""
+"""Rankings are read from disk as they were written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scan kernel against words cut and counted in Python."""
+"""The scan kernel against words split and counted in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scoring kernel against plain sums, with more passages than a query can hold at a time."""
+"""The scoring kernel against plain sums, with more passages than a query's buffer holds."""
 
 from __future__ import annotations
 

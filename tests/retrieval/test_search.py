@@ -1,4 +1,4 @@
-"""Bulk BM25 from files to rankings: the scores of bm25s, and the same bytes however the work is shared out."""
+"""Bulk BM25 from files to rankings: the scores of bm25s, and the same bytes for any number of workers."""
 
 from __future__ import annotations
 

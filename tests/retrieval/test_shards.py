@@ -1,4 +1,4 @@
-"""Shards: which files go together, what names them, and what pass 1 leaves of each on disk."""
+"""Shards: the files of each, their names, and the files that pass 1 writes."""
 
 from __future__ import annotations
 

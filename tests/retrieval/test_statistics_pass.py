@@ -1,4 +1,4 @@
-"""Shards are read side by side, each once: by this process or others, after damage, and after changes."""
+"""Pass 1 reads each shard once, in this process or in others, and again after damage and changes."""
 
 from __future__ import annotations
 
@@ -184,8 +184,8 @@ def test_progress_tells_all_that_was_read(tmp_path: Path) -> None:
     ASKED.save(tmp_path / "asked.npz")
     told: list[dict[str, int]] = []
     for number, shard in enumerate(shards.shards_of(corpus)):
-        setup = [str(tmp_path / "asked.npz"), ASKED.key]
-        job = {"shard": shard.to_json(), "folder": str(tmp_path / str(number)), "setup": setup}
+        spec = [str(tmp_path / "asked.npz"), ASKED.key]
+        job = {"shard": shard.to_json(), "folder": str(tmp_path / str(number)), "spec": spec}
         pass_one.handle(job, lambda **numbers: told.append(numbers))
     assert sum(numbers["read"] for numbers in told) == corpus.files_bytes()
     assert sum(numbers["passages"] for numbers in told) == len(TEXTS)

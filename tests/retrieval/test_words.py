@@ -1,4 +1,4 @@
-"""Words against a definition character by character, with Unicode's own names and categories."""
+"""Words against a definition by single characters, with Unicode's names and categories."""
 
 from __future__ import annotations
 

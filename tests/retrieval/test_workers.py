@@ -1,4 +1,4 @@
-"""Jobs shared out to other interpreters: all are done, complaints come back as they are, deaths are told."""
+"""Jobs in worker processes: all are done, errors come back unchanged, and the death of a worker is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small corpus, the passages retrieved from it, and the select stage run over both."""
+"""A small corpus, its retrieved passages, and the select stage over both."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from endtask.records import Document, Selected
 from endtask.selectors.base import RunContext
 
 
-def passage(place: int, rank: int, score: float, text: str = "0123456789") -> Selected:
-    query_matches = tuple(f"asker-{place}-{number}" for number in range(2))
-    return Selected(Document(f"d{place}", text, "s"), place * 10, rank, score, 2, query_matches, "retrieved")
+def passage(index: int, rank: int, score: float, text: str = "0123456789") -> Selected:
+    queries = tuple(f"query-{index}-{number}" for number in range(2))
+    return Selected(Document(f"d{index}", text, "s"), index * 10, rank, score, 2, queries, "retrieved")
 
 
 def write_retrieved(folder: Path, passages: list[Selected]) -> Path:
@@ -29,7 +29,7 @@ def write_retrieved(folder: Path, passages: list[Selected]) -> Path:
 
 
 def write_corpus(folder: Path, texts: list[str], dropped: tuple[int, ...] = ()) -> Corpus:
-    """A corpus, and in `folder` the sizes as the retrieve stage leaves them."""
+    """Write and return a corpus, and write the sizes of its passages like the retrieve stage."""
     folder.mkdir(exist_ok=True)
     path = folder / "corpus.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
@@ -42,7 +42,7 @@ def write_corpus(folder: Path, texts: list[str], dropped: tuple[int, ...] = ()) 
 def run_select(
     folder: Path, *, corpus: Corpus | None = None, corpus_bytes: int = 80, **values: Any
 ) -> tuple[dict[str, Any], list[Selected]]:
-    """Run the stage over what stands in `folder`; `values` are its settings, but for the stage's own arguments."""
+    """Run the stage over the retrieved passages in `folder`; `values` are settings and arguments of `RunContext`."""
     arguments = {name: values.pop(name) for name in ("seed", "is_contaminated", "examples") if name in values}
     output = folder / "out"
     output.mkdir(exist_ok=True)

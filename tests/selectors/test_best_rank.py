@@ -1,4 +1,4 @@
-"""The best-ranked are kept up to exactly the budget, each with an answer to "why"."""
+"""The best-ranked passages are selected up to exactly the budget, each with a reason."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_best_are_kept_in_corpus_order_with_reasons(retrieved: Path) -> None
     counts, kept = run_select(retrieved, budget="25%")
     assert counts == {"passages": 2, "bytes": 20, "share_of_corpus": 0.25}
     assert [item.document.id for item in kept] == ["d2", "d3"]
-    assert [item.reason for item in kept] == ["best_rank: rank 1 for asker-2-0", "best_rank: rank 1 for asker-3-0"]
+    assert [item.reason for item in kept] == ["best_rank: rank 1 for query-2-0", "best_rank: rank 1 for query-3-0"]
     assert all(item.reason.endswith(f"for {item.matched_queries[0]}") for item in kept)
     assert kept[0].position == 20
 

@@ -1,4 +1,4 @@
-"""The linear classifier: against dense features and gradient descent written out, and as a selector."""
+"""The linear classifier against dense features and plain gradient descent, and as a selector."""
 
 from __future__ import annotations
 

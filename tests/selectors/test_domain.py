@@ -1,4 +1,4 @@
-"""The domain's text: a seeded draw from chosen sources, without dev and test texts."""
+"""The domain's text: a seeded draw from selected sources, without dev and test texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from endtask.io.run_layout import DOMAIN
 from endtask.io.selection_table import read_selection
 from endtask.pipeline.preflight import check_texts_exist
 from endtask.records import Selected
-from endtask.reporting.costs import what_was_done
+from endtask.reporting.costs import stage_summary
 from endtask.reporting.selection import domain_sentence
 from endtask.selectors import domain
 from endtask.selectors.domain import domain_corpus, select_domain
@@ -126,7 +126,7 @@ def test_a_domain_smaller_than_asked_for_is_told(corpus: Corpus, tmp_path: Path,
         is_contaminated=None,
     )
     assert counts.get("less_than_requested") == said
-    line = what_was_done("select", {"passages": 0, "domain": counts})
+    line = stage_summary("select", {"passages": 0, "domain": counts})
     told = "" if said is None else f", all there are; {said}"
     assert line == f"{counts['passages']} passages of the domain{told}"
     assert domain_sentence({"domain": counts}).endswith(f"drawn at random{told}.")

@@ -1,4 +1,4 @@
-"""Importance resampling: the weights of the paper, drawn exactly and by seed."""
+"""Importance resampling: the weights of the paper, and exact, seeded draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A selection goes out and comes back: the same passages in the same order, in every form."""
+"""A selection is exported and imported again: the same passages in the same order, in every format."""
 
 from __future__ import annotations
 

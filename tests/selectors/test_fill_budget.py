@@ -73,8 +73,8 @@ def test_a_share_that_floats_cannot_hold_still_fits_exactly() -> None:
         ("300 megabytes", "'300 megabytes' is not an amount with a unit"),
         ("lots", "'lots' is not an amount with a unit"),
         ("", "'' is not an amount with a unit"),
-        (0, "0 needs a unit"),
-        (-3, "-3 needs a unit"),
+        (0, "'0' is not an amount with a unit"),
+        (-3, "'-3' is not an amount with a unit"),
         (["5%"], "['5%'] needs a unit"),
     ],
 )

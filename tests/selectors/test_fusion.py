@@ -1,4 +1,4 @@
-"""Reciprocal rank fusion: against sums written out, and as a selector."""
+"""Reciprocal rank fusion against explicit sums, and as a selector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anyone's own selection: every kind of table file, any sensible columns, budget by rank, guard, and clear refusals."""
+"""Imported selections: every format, usual columns, budget by rank, contamination filter, and clear errors."""
 
 from __future__ import annotations
 

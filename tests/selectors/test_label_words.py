@@ -1,4 +1,4 @@
-"""Words that tell a class, against counting row by row."""
+"""Label words against counts row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nearest neighbors against cosines one by one, from files of vectors and from an encoder."""
+"""Nearest neighbors against single cosines, from files of vectors and from an encoder."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_models_vectors_are_means_over_tokens(encoder: Path) -> None:
     texts = make_texts(7, longest=5)
-    found = ModelVectors(str(encoder)).of([(text, None) for text in texts])
+    found = ModelVectors(str(encoder)).encode([(text, None) for text in texts])
     model, tokenizer = AutoModel.from_pretrained(encoder).eval(), AutoTokenizer.from_pretrained(encoder)
     with torch.no_grad():
         for text, vector in zip(texts, found, strict=True):
@@ -142,7 +142,7 @@ def test_selecting_with_a_model_equals_selecting_with_its_vectors(encoder: Path,
     folder = retrieve_texts(tmp_path / "retrieve", texts)
     by_model = neighbors(folder, encoder, "8passages", count=5)
     model = ModelVectors(str(encoder))
-    vectors = model.of([(text, None) for text in [*texts, *(row.text for row in EXAMPLES)]])
+    vectors = model.encode([(text, None) for text in [*texts, *(row.text for row in EXAMPLES)]])
     ids = [*(f"d{place}" for place in range(20)), *(row.id for row in EXAMPLES)]
     assert neighbors(folder, write_vectors(tmp_path / "v.npz", ids, vectors), "8passages", count=5) == by_model
 

@@ -1,4 +1,4 @@
-"""Hashed n-grams against words cut and hashed one by one."""
+"""Hashed n-grams against words split and hashed in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures that need no training, each against the same figure worked out slowly."""
+"""The statistics of a selection, each against a slow computation."""
 
 from __future__ import annotations
 

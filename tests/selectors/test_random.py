@@ -1,4 +1,4 @@
-"""The random baseline: uniform, seeded, exact, over all that the contamination filter let through."""
+"""The random baseline: uniform, seeded, exact, over all uncontaminated passages."""
 
 from __future__ import annotations
 

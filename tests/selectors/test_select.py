@@ -1,4 +1,4 @@
-"""The stage as a whole: what may be asked of it, and what it says about the share it keeps."""
+"""The select stage as a whole: its settings, its errors, and its message about the selected share."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ IMPOSSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "import of a folder": ({"name": "imported", "path": "."}, "., key 'select.path': is a folder, not a file"),
     "a share of no corpus": (
         {"name": "imported", "path": __file__},
-        "key 'select.budget': 5% of the corpus, but there is no corpus (null selects all rows",
+        "key 'select.budget': 5%, at least 20MB is a share of the corpus, but there is no corpus (null selects all rows",
     ),
 }
 

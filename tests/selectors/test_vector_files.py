@@ -1,4 +1,4 @@
-"""Files of vectors: every kind gives the same, every fault is one line."""
+"""Files of vectors: all formats give the same vectors, and each error is one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retrieved passages with words in them, and train rows that ask for some of these words."""
+"""Retrieved passages of known words, and train rows with some of these words."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ EXAMPLES = (
 
 
 def passages_of(texts: list[str]) -> list[Selected]:
-    """One passage per text, ranked in the order given."""
+    """Return a passage for each text, ranked in their order."""
     return [
-        Selected(Document(f"d{place}", text, "s"), place, place + 1, 90.0 - place, 1, (f"train-{place}",), "retrieved")
-        for place, text in enumerate(texts)
+        Selected(Document(f"d{index}", text, "s"), index, index + 1, 90.0 - index, 1, (f"train-{index}",), "retrieved")
+        for index, text in enumerate(texts)
     ]
 
 

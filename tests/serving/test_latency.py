@@ -1,4 +1,4 @@
-"""How long a model takes for one text: measured, kept and told in the report."""
+"""The latency of a model for a single text: measured, stored and reported."""
 
 from __future__ import annotations
 

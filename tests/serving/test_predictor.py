@@ -12,7 +12,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import endtask
 from endtask.errors import InputError
-from endtask.serving.predictor import Predictor
+from endtask.serving.predictor import Predictor, load
 from tests.toy_run import toy_settings
 
 
@@ -27,7 +27,7 @@ def test_predictions_equal_those_of_the_evaluation(finished_run: Path, finished_
     test = rows(run / "read" / "test.jsonl")
     texts = [str(row["text"]) if kind == "text" else (str(row["text"]), str(row["text_pair"])) for row in test]
     evaluated = [row["predicted"][seed] for row in rows(run / "evaluate" / "predictions.jsonl")]  # type: ignore[index]
-    predictor = endtask.load(run)
+    predictor = load(run)
     assert predictor.type == kind
     assert [prediction.label for prediction in predictor.predict(texts)] == evaluated
 
@@ -39,12 +39,12 @@ def test_the_stock_classes_load_the_model_and_agree(finished_run: Path) -> None:
     texts = ["soup bread salt", "moon"]
     logits = model(**tokenizer(texts, padding=True, truncation=True, return_tensors="pt")).logits
     expected = logits.softmax(-1).tolist()
-    predictions = endtask.load(finished_run).predict(texts)
+    predictions = load(finished_run).predict(texts)
     assert [list(one.probabilities.values()) for one in predictions] == [pytest.approx(row) for row in expected]
 
 
 def test_batches_change_nothing_but_speed(finished_run: Path) -> None:
-    predictor = endtask.load(finished_run)
+    predictor = load(finished_run)
     texts = ["soup", "star moon orbit rocket planet sky " * 5, "ball goal", "win"]
     one_by_one = predictor.predict(texts, batch_size=1)
     together = predictor.predict(texts)
@@ -61,7 +61,7 @@ def test_a_stream_is_read_batch_by_batch(finished_run: Path) -> None:
             taken.append(number)
             yield f"soup {number}"
 
-    stream = endtask.load(finished_run).stream(texts(), batch_size=4)  # type: ignore[arg-type]
+    stream = load(finished_run).stream(texts(), batch_size=4)  # type: ignore[arg-type]
     next(stream)
     assert len(taken) == 4
 
@@ -78,29 +78,29 @@ def test_mixed_texts_and_pairs_keep_their_order(finished_run: Path) -> None:
 
 def test_texts_of_the_wrong_kind(finished_run: Path, finished_pair_run: Path) -> None:
     with pytest.raises(InputError, match="text 2 is a pair"):
-        endtask.load(finished_run).predict(["soup", ("star", "moon")])
+        load(finished_run).predict(["soup", ("star", "moon")])
     with pytest.raises(InputError, match="text 3 has no second text"):
-        endtask.load(finished_pair_run / "model").predict([("a", "b"), ("c", "d"), "e"], batch_size=2)
+        load(finished_pair_run / "model").predict([("a", "b"), ("c", "d"), "e"], batch_size=2)
     with pytest.raises(TypeError, match="a list of texts"):
-        endtask.load(finished_run).predict("soup")
+        load(finished_run).predict("soup")
 
 
 def test_folders_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no trained model here"):
-        endtask.load(tmp_path)
+        load(tmp_path)
     (tmp_path / "runs" / "mine").mkdir(parents=True)
     with pytest.raises(InputError, match=r"mnie: no such folder \(did you mean '.*/runs/mine'\?\)"):
-        endtask.load(tmp_path / "runs" / "mnie")
+        load(tmp_path / "runs" / "mnie")
     (tmp_path / "model").mkdir()
     with pytest.raises(InputError, match="no trained model here"):
-        endtask.load(tmp_path)
+        load(tmp_path)
 
 
 def test_loading_draws_no_bars(finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from transformers.utils import logging
 
     logging.enable_progress_bar()
-    endtask.load(finished_run).predict(["soup"])
+    load(finished_run).predict(["soup"])
     assert capsys.readouterr() == ("", "")
     assert logging.is_progress_bar_enabled()
 
@@ -131,7 +131,7 @@ def by_hand(run: Path, text: str) -> torch.Tensor:
 def test_windows_are_read_as_in_training(windowed_run: Path) -> None:
     test = rows(windowed_run / "read" / "test.jsonl")
     evaluated = [row["predicted"]["0"] for row in rows(windowed_run / "evaluate" / "predictions.jsonl")]  # type: ignore[index]
-    predictor = endtask.load(windowed_run)
+    predictor = load(windowed_run)
     assert [one.label for one in predictor.predict([str(row["text"]) for row in test])] == evaluated
     texts = ["soup", LONG, "ball goal team match player win soup", "", LONG + "soup"]
     for batch_size in (1, 3, 32):
@@ -141,7 +141,7 @@ def test_windows_are_read_as_in_training(windowed_run: Path) -> None:
 
 
 def test_windows_are_read_in_silence(windowed_run: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    endtask.load(windowed_run).predict([LONG, "soup"])
+    load(windowed_run).predict([LONG, "soup"])
     assert capfd.readouterr() == ("", "")
 
 
@@ -149,7 +149,7 @@ def test_the_end_of_a_long_text_counts_only_with_windows(windowed_run: Path, tmp
     bare = Path(shutil.copytree(windowed_run / "model", tmp_path / "bare"))
     (bare / "endtask.json").unlink()
     for model, differ in ((windowed_run, True), (bare, False)):
-        one, other = endtask.load(model).predict([LONG, LONG + "soup bread salt oven cook taste"])
+        one, other = load(model).predict([LONG, LONG + "soup bread salt oven cook taste"])
         assert (one.probabilities != pytest.approx(other.probabilities, abs=1e-7)) == differ
 
 
@@ -166,4 +166,4 @@ def test_a_damaged_note_about_windows(windowed_run: Path, tmp_path: Path, conten
     folder = Path(shutil.copytree(windowed_run / "model", tmp_path / "model"))
     (folder / "endtask.json").write_text(content)
     with pytest.raises(InputError, match=r"endtask\.json: no valid window_stride"):
-        endtask.load(folder)
+        load(folder)

@@ -18,11 +18,11 @@ from endtask.task import Task
 from studies import alignment_data as command
 from studies.acronym_task import (
     acronym_rows,
-    chosen,
+    distinct_snippets,
     fits,
     is_initials,
     mutated_acronyms,
-    places_of,
+    offsets_of,
     pseudo_acronyms,
     snippets_of,
 )
@@ -81,10 +81,10 @@ def test_content_words_are_whole_words_in_lower_case() -> None:
 @settings(max_examples=20, deadline=None)
 def test_test_shares_no_content_word_with_the_rest(seed: int, test: int) -> None:
     rows = unique_rows({"one": concept_rows(30, WORDS), "two": concept_rows(30, WORDS[6:], start=100)})
-    splits = divide(rows, test=test, dev=2, train=8, handful=3, seed=seed)
+    splits = divide(rows, test=test, dev=2, train=8, draws=3, seed=seed)
     assert not shared_words(splits)
     assert [row["source"] for row in splits["test"]] == ["one", "two"] * test
-    assert splits == divide(rows, test=test, dev=2, train=8, handful=3, seed=seed)
+    assert splits == divide(rows, test=test, dev=2, train=8, draws=3, seed=seed)
     texts = [" ".join(row["tokens"]) for rows in splits.values() for row in rows]
     assert len(set(texts)) == len(texts)
 
@@ -119,8 +119,8 @@ def test_an_acronym_that_the_text_still_shows_is_not_chosen() -> None:
     first = list(snippets_of(gold_rows(1)[0]))
     shown = list(snippets_of(tagged("ROTs of red oak tree ( ROT ) grow", (2, 5), 6, "d")))
     assert len(shown) == 1
-    assert chosen(shown) == []
-    assert chosen([*first, *first]) == first
+    assert distinct_snippets(shown) == []
+    assert distinct_snippets([*first, *first]) == first
 
 
 def test_false_acronyms_name_nothing_in_the_text() -> None:
@@ -138,7 +138,7 @@ def test_false_acronyms_name_nothing_in_the_text() -> None:
 
 
 def test_every_text_has_a_true_and_a_false_acronym_of_one_length() -> None:
-    snippets = chosen(one for row in gold_rows() for one in snippets_of(row))
+    snippets = distinct_snippets(one for row in gold_rows() for one in snippets_of(row))
     rows = acronym_rows(snippets)
     assert rows == acronym_rows(snippets)
     by_text: dict[str, list[Row]] = {}
@@ -157,7 +157,7 @@ def test_every_text_has_a_true_and_a_false_acronym_of_one_length() -> None:
 @settings(max_examples=50, deadline=None)
 def test_tokens_are_found_where_they_stand(tokens: list[str]) -> None:
     text = " ".join(tokens)
-    assert [text[start:end] for start, end in places_of(tokens, text)] == tokens
+    assert [text[start:end] for start, end in offsets_of(tokens, text)] == tokens
 
 
 def sample_data(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""From a study file to the tables of its page: a tiny study of each kind, and the stored results of the real ones."""
+"""From a study file to the tables of its page: a tiny study of each kind, and the stored results of the real studies."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from benchmarks.results_file import RESULTS, read_results
 from endtask.errors import InputError
 from studies import collect as collecting
 from studies.collect import Template, collect, collect_alignment
-from studies.judge import Compared, read_tree, store, stored_files
 from studies.pages.alignment import alignment_tables
 from studies.pages.mix import LEARNED, best_fixed
 from studies.pages.tartan import PAPER, QUESTIONS
+from studies.stored_results import Compared, read_tree, store, stored_files
 from studies.tables import select
 from tests.conftest import Answer
 from tests.toy_run import toy_settings

@@ -1,4 +1,4 @@
-"""The study of endtask-mini at toy size: filter, tokens that travel in parts, exact resume, and a model that loads."""
+"""The study of endtask-mini at toy size: filter, transfer of tokens in parts, exact resume, and a loadable model."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_passages_with_a_test_text_are_dropped_and_nothing_else(work: Path) -> N
 
 
 def test_tokens_travel_in_parts(study: ModuleType, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(study, "CHUNK_BYTES", 1000)
     monkeypatch.setattr(study, "PART_BYTES", 300)
     study.split(work, tmp_path / "parts")
     parts = sorted((tmp_path / "parts").glob("part-*.xz"), reverse=True)

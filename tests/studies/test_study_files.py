@@ -1,4 +1,4 @@
-"""Every study of studies/ can be run: its keys are settings, its variants resolve, and its data are found."""
+"""Every study in studies/ can run: its keys are settings, its variants are valid, and its data exist."""
 
 from __future__ import annotations
 

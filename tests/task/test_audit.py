@@ -1,4 +1,4 @@
-"""The audit: what is counted, what is said, and the known facts of published tasks."""
+"""The audit: its counts, its messages, and known facts of published tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Auxiliary tasks: read beside the end task, written down with it, and looked at for leaks between them."""
+"""Auxiliary tasks: reading, storing, and the check for leaks between tasks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from endtask.retrieval.retrieve import evaluation_texts
 from endtask.task import Task, leaked_ids
 from endtask.task.leaks import leaks_between, sibling_tasks
 from endtask.task.task import read_all, read_task, task_files
-from tests.toy_kinds import write_kind
 from tests.toy_run import write_rows, write_toy
+from tests.toy_task_types import write_toy_of_type
 
 
 def settings_of(folder: Path, **tasks: Path) -> dict[str, object]:
@@ -31,7 +31,7 @@ def settings_of(folder: Path, **tasks: Path) -> dict[str, object]:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Task:
     folder = tmp_path_factory.mktemp("both")
     write_toy(folder / "toy")
-    write_kind(folder / "tags", "token_classification")
+    write_toy_of_type(folder / "tags", "token_classification")
     return read_all(resolve(settings_of(folder / "toy", ner=folder / "tags" / "task")))
 
 

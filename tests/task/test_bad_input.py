@@ -1,4 +1,4 @@
-"""Every kind of bad task: one line with the file, the row and the way out."""
+"""Every kind of invalid task: one line with the file, the row and a hint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The docstrings task: balanced, free of shared texts, and the same whatever the order of the files."""
+"""The docstrings task: balanced, without shared texts, and independent of the order of files."""
 
 from __future__ import annotations
 

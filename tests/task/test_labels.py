@@ -1,4 +1,4 @@
-"""Several labels for a text, several test sets, and the arrays of right answers."""
+"""Multilabel rows, several test sets, and the arrays of true answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks read from files: formats, folders, columns, kinds, carved splits."""
+"""Tasks read from files: formats, folders, columns, task types, new splits."""
 
 from __future__ import annotations
 

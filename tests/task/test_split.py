@@ -1,4 +1,4 @@
-"""Carving a split: whole groups, fair shares, no class lost."""
+"""New splits: whole groups, fair shares, and every class in each split."""
 
 from __future__ import annotations
 

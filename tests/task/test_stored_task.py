@@ -1,4 +1,4 @@
-"""A task written down and read back is the same task, whatever its kind."""
+"""A task is read as it was stored, for every task type."""
 
 from __future__ import annotations
 

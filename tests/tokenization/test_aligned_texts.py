@@ -1,4 +1,4 @@
-"""Packed texts keep links, words, sentences, titles and documents, whatever the tokenizer."""
+"""Packed texts preserve links, words, sentences, titles and documents with every tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Byte-level BPE gives every text back."""
+"""Byte-level BPE decodes every text to itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Marks are found where nearly every text has them."""
+"""Entity markers are detected if nearly all texts have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Marks: one token each, in every kind of tokenizer, whatever stands around them."""
+"""Entity markers: one token each, in every kind of tokenizer and any context."""
 
 from __future__ import annotations
 

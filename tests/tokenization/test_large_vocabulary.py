@@ -1,4 +1,4 @@
-"""Vocabularies of more than 65,536 tokens: no number is cut to two bytes on the way from text to loss."""
+"""Vocabularies of more than 65,536 tokens: no token id is truncated to two bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed texts give back the ids that went in."""
+"""Packed texts return the ids that were packed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pack stage: each text tokenised once, at the length of the phase that reads it."""
+"""The pack stage: each text is tokenized once, at the length of the phase that reads it."""
 
 from __future__ import annotations
 

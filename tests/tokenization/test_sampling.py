@@ -1,4 +1,4 @@
-"""Batches: every text once per epoch, none too large and none empty, from seed and step alone."""
+"""Batches: every text once per epoch, none too large or empty, from seed and step alone."""
 
 from __future__ import annotations
 

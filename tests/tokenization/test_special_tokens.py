@@ -1,4 +1,4 @@
-"""Pairs built from ids are those of the tokenizer."""
+"""Pairs built from ids equal the tokenizer's pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words cut at random: in the right proportions, with the right characters, the same for a seed."""
+"""Random subwords: the right proportions, the right characters, and the same for a seed."""
 
 from __future__ import annotations
 

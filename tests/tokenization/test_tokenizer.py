@@ -1,4 +1,4 @@
-"""Tokenizers: learned the same everywhere, saved for every user, refused where masked LM cannot use them."""
+"""Tokenizers: reproducible training, saving, and errors for tokenizers that masked LM cannot use."""
 
 from __future__ import annotations
 

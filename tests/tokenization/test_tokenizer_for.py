@@ -1,4 +1,4 @@
-"""Which tokenizer a run gets: the named one, its model's, or a learned one."""
+"""The tokenizer of a run: the named one, the model's, or a trained one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learner of Unigram pieces, against slow and obvious ways to the same numbers."""
+"""The Unigram trainer against slow, obvious computations of the same numbers."""
 
 from __future__ import annotations
 

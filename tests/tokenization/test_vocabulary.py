@@ -1,4 +1,4 @@
-"""What vocabularies are learned from."""
+"""The texts that vocabularies are trained on."""
 
 from __future__ import annotations
 

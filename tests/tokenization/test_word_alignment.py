@@ -1,4 +1,4 @@
-"""The first token of each word, for every kind of tokenizer, and what becomes of words that are cut off."""
+"""The first token of each word, for every kind of tokenizer, and truncated words."""
 
 from __future__ import annotations
 

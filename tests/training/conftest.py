@@ -1,4 +1,4 @@
-"""A task that a tiny network can learn, packed, and phases to train on it."""
+"""A packed task that a tiny network can learn, and training phases for it."""
 
 from __future__ import annotations
 

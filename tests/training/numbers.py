@@ -1,4 +1,4 @@
-"""A phase whose batches are no texts: two regressions on a small perceptron, trained in milliseconds."""
+"""A phase whose batches are numbers: two regressions on a small perceptron, trained in milliseconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aligned objectives in a whole run: packed, trained, resumed, exported; and the head that is kept."""
+"""Aligned objectives in a whole run: packed, trained, resumed, exported, with and without their head."""
 
 from __future__ import annotations
 

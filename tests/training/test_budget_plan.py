@@ -1,4 +1,4 @@
-"""From a budget to steps, without touching what will be trained."""
+"""From a budget to steps, without changing the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learned weights in pre-training of a run: which texts are held out of what, for every kind of task."""
+"""Learned weights in pre-training: the held-out texts for every task type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a resumed phase needs, written aside while training goes on."""
+"""Checkpoints: all state of a phase, written in the background."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_file_is_plain_safetensors(tmp_path: Path) -> None:
     with checkpoints(tmp_path, phase) as kept:
         kept.save(3, {"tokens": 7})
     tensors, header = load_tensors(tmp_path / CHECKPOINT)
-    assert header == {"step": 3, "memory": {"tokens": 7}}
+    assert header == {"step": 3, "state": {"tokens": 7}}
     assert {name.split("/")[0] for name in tensors} == {"network", "optimizer"}
     assert [file.name for file in tmp_path.iterdir()] == [CHECKPOINT]
 
@@ -176,7 +176,7 @@ def test_a_cut_off_checkpoint_is_one_line_with_a_way_out(tmp_path: Path, kept: i
 
 
 def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
-    save_tensors(tmp_path / CHECKPOINT, {"network/stranger": torch.zeros(2)}, {"step": 1, "memory": {}})
+    save_tensors(tmp_path / CHECKPOINT, {"network/stranger": torch.zeros(2)}, {"step": 1, "state": {}})
     with checkpoints(tmp_path, number_phase()) as kept, pytest.raises(InputError, match="does not fit the network"):
         kept.load()
 

@@ -1,4 +1,4 @@
-"""Where and how a phase is computed."""
+"""Device, precision and attention of a phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fine-tuning over rates and seeds, and each of its settings against a simpler second way."""
+"""Fine-tuning over rates and seeds, and each setting against a simpler computation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training import finetune as finetune_module
-from endtask.training.finetune import finetune, finetune_phase
+from endtask.training.finetune import finetune
+from endtask.training.finetune_phase import finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS

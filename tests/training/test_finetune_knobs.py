@@ -17,7 +17,8 @@ from endtask.encoders.weights import load_weights
 from endtask.task import Task
 from endtask.training import finetune as finetune_module
 from endtask.training.budget_plan import measure_cost
-from endtask.training.finetune import finetune, finetune_phase
+from endtask.training.finetune import finetune
+from endtask.training.finetune_phase import finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase

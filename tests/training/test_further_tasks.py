@@ -1,4 +1,4 @@
-"""Auxiliary tasks on the shared encoder: their heads, their turns, and what a network of their own says."""
+"""Auxiliary tasks on the shared encoder: heads, schedule, and predictions of separate networks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts, packed_of
 from endtask.tokenization.packing import TrainingTexts
-from endtask.training.finetune import batches_per_epoch, finetune, finetune_phase
+from endtask.training.finetune import finetune
+from endtask.training.finetune_phase import batches_per_epoch, finetune_phase
 from endtask.training.initial_network import network_for, network_of_auxiliary_task
 from endtask.training.pretrain import WEIGHTS, pretrain_objectives
 from tests.tiny import make_texts, shake

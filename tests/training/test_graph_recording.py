@@ -1,4 +1,4 @@
-"""What a recording leaves behind, with a stand-in for torch's part of it; the real one needs a GPU."""
+"""The state after a recording, with a stub for torch's part; real recordings need a GPU."""
 
 from __future__ import annotations
 

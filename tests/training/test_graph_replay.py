@@ -1,4 +1,4 @@
-"""Recorded steps: what can be checked without a GPU, and on one that they are the same steps."""
+"""Recorded steps: checks without a GPU, and equality of the steps on a GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from endtask.encoders.batch import BatchShape, Layout, TextBatch, lay_out_tokens
 from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Loss
-from endtask.training.graph_replay import Backward, FormedBatch, _Recording, put_gradients
+from endtask.training.graph_replay import Backward, FormedBatch, _Recording, accumulate_gradients
 from endtask.training.loop import build_optimizer, train
 from endtask.weighting.interleave import Interleave
 
@@ -56,7 +56,7 @@ def test_gradients_are_given_or_added() -> None:
     first, second = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2))
     first.grad = torch.ones(2)
     given = torch.full((2,), 3.0)
-    put_gradients([(first, torch.full((2,), 2.0)), (second, given)])
+    accumulate_gradients([(first, torch.full((2,), 2.0)), (second, given)])
     assert first.grad.tolist() == [3.0, 3.0]
     assert second.grad is given
 

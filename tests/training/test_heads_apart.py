@@ -1,4 +1,4 @@
-"""Heads with a decay, a rate and a clipping of their own."""
+"""Heads with a weight decay, a learning rate and a gradient norm of their own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_gradients(toy: Toy, seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 def optimizer_of(
-    toy: Toy, *, clip: Clipping = "together", head_weight_decay: float | None = None, **settings: Any
+    toy: Toy, *, clip: Clipping = "global", head_weight_decay: float | None = None, **settings: Any
 ) -> Optimizer:
     return Optimizer(
         toy, PhaseSettings(**settings), CPU, learning_rate=0.1, clip=clip, head_weight_decay=head_weight_decay
@@ -47,7 +47,7 @@ def test_each_side_is_clipped_by_its_own_norm() -> None:
     torch.manual_seed(0)
     toy, by_hand = Toy(), Toy()
     by_hand.load_state_dict(toy.state_dict())
-    clipping = optimizer_of(toy, clip="heads apart", max_grad_norm=1.0)
+    clipping = optimizer_of(toy, clip="task_heads", max_grad_norm=1.0)
     plain = optimizer_of(by_hand, max_grad_norm=None)
     for seed in range(3):
         gradients = with_gradients(toy, seed)
@@ -65,7 +65,7 @@ def test_each_side_is_clipped_by_its_own_norm() -> None:
 
 def test_short_gradients_are_left_alone() -> None:
     toy = Toy()
-    optimizer = optimizer_of(toy, clip="heads apart", max_grad_norm=1e6)
+    optimizer = optimizer_of(toy, clip="task_heads", max_grad_norm=1e6)
     before = with_gradients(toy)
     together = Toy()
     together.load_state_dict(toy.state_dict())
@@ -79,7 +79,7 @@ def test_short_gradients_are_left_alone() -> None:
 
 def test_a_broken_gradient_still_skips_the_step() -> None:
     toy = Toy()
-    optimizer = optimizer_of(toy, clip="heads apart")
+    optimizer = optimizer_of(toy, clip="task_heads")
     before = {name: value.clone() for name, value in toy.state_dict().items()}
     with_gradients(toy)
     assert toy.encoder.weight.grad is not None
@@ -107,7 +107,7 @@ def test_heads_that_learn_unweighted_are_clipped_each_by_itself() -> None:
     torch.manual_seed(0)
     toy, by_hand = Toy(), Toy()
     by_hand.load_state_dict(toy.state_dict())
-    clipping = optimizer_of(toy, clip="each head apart", max_grad_norm=1.0)
+    clipping = optimizer_of(toy, clip="each_head", max_grad_norm=1.0)
     plain = optimizer_of(by_hand, max_grad_norm=None)
     gradients = with_gradients(toy)
     norms = {

@@ -1,4 +1,4 @@
-"""What a run starts from: random weights by its seed, or a checkpoint, which is checked before any work."""
+"""The initial network of a run: random weights by its seed, or a checkpoint that is checked first."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from endtask.config import Settings, resolve
 from endtask.encoders.network import TLM_TASK
 from endtask.errors import InputError
 from endtask.pipeline.run import Run
+from endtask.serving.predictor import load
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.tokenizer import save_tokenizer
@@ -171,7 +172,7 @@ def test_a_whole_run_from_a_checkpoint(toy: Path, architecture: str, tmp_path: P
     assert result.score is not None
     config = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
     assert (config["model_type"], config["num_hidden_layers"]) == (architecture, 3)
-    predictions = endtask.load(tmp_path / "run").predict(["soup bread salt", "star moon orbit"])
+    predictions = load(tmp_path / "run").predict(["soup bread salt", "star moon orbit"])
     assert {one.label for one in predictions} <= {"food", "space", "sport"}
     assert [state for _, state in Run(resolve(settings)).plan()] == ["finished"] * len(result.stages)
 

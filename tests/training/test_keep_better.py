@@ -1,4 +1,4 @@
-"""Fine-tuning that may end where it began: the better of before and after on dev."""
+"""Fine-tuning that may end with the initial weights: the better of before and after on dev."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from endtask.config import Settings
 from endtask.encoders.weights import load_tensors
 from endtask.io.run_layout import BEST_WEIGHTS
-from endtask.reporting.costs import what_was_done
+from endtask.reporting.costs import stage_summary
 from endtask.task import Task
 from endtask.training import phase_runner as phase_run
 from endtask.training.finetune import finetune
@@ -36,7 +36,7 @@ def test_harmful_fine_tuning_leaves_stage_1s_model(
     rows = [row["step"] for row in read_metrics(folder / "metrics.jsonl") if "dev/accuracy" in row]
     assert rows == [0, 4, 8]
     told = "1 seed of 8 steps; fine-tuning did not help on dev: the model has the weights before it (1 of 1 seeds)"
-    assert what_was_done("finetune", counts) == told
+    assert stage_summary("finetune", counts) == told
 
 
 def test_useful_fine_tuning_is_kept(
@@ -51,7 +51,7 @@ def test_useful_fine_tuning_is_kept(
     assert result["best_step"] > 0
     assert result["dev"]["macro_f1"] == max(row["dev/macro_f1"] for row in rows) > rows[0]["dev/macro_f1"]
     helped = "fine-tuning helped on dev: the model has the weights after it (1 of 1 seeds)"
-    assert what_was_done("finetune", counts).endswith(helped)
+    assert stage_summary("finetune", counts).endswith(helped)
 
 
 def test_killed_before_the_first_checkpoint_it_is_scored_once_in_the_curves(

@@ -1,4 +1,4 @@
-"""Rates of the heads: steps against torch's AdamW with groups by hand."""
+"""Learning rates of the heads, against torch's AdamW with explicit groups."""
 
 from __future__ import annotations
 

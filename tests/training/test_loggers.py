@@ -1,4 +1,4 @@
-"""Trackers, with made-up libraries that record their calls, and TensorBoard itself where it is installed."""
+"""Trackers, with stub libraries that record their calls, and TensorBoard if it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop against a step written by hand."""
+"""The training loop against a step written by hand."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from endtask.errors import InputError
 from endtask.io.selection_table import write_selection
 from endtask.io.stage_folder import StageFolder
 from endtask.records import Document, Selected
-from endtask.reporting.costs import what_was_done
+from endtask.reporting.costs import stage_summary
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.packing import pack
@@ -30,10 +30,10 @@ from endtask.training.optimizer import ADAM_BETA1, ADAM_EPSILON
 from endtask.training.pretrain import (
     BEST_PRETRAINED,
     WEIGHTS,
-    OwnDropout,
-    parts_of,
+    DropoutOverride,
     pretrain,
     pretrain_phase,
+    split_phase,
     total_state,
     weighting_context,
 )
@@ -275,7 +275,7 @@ def test_an_objective_of_a_sequence_may_have_its_own_warm_up(task: Task, packed:
     objectives = {"dapt": OBJECTIVES["dapt"], "tapt": {**OBJECTIVES["tapt"], "warmup_steps": 0}}
     train = {"weighting": "sequence", "objectives": objectives, "warmup_steps": 4, "learning_rate": 1e-3}
     settings = changed(run_settings, pretrain=train)
-    dapt, tapt = parts_of(replace(pretrain_phase(task, packed, settings), steps=20), settings)
+    dapt, tapt = split_phase(replace(pretrain_phase(task, packed, settings), steps=20), settings)
     assert [dapt.phase.rate_factor(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
     assert [tapt.phase.rate_factor(step) for step in range(2)] == [1.0, 0.9]
 
@@ -329,12 +329,12 @@ def test_objectives_may_each_have_their_dropout(task: Task, packed: Path, run_se
     phase = pretrain_phase(task, packed, settings)
     rates = {}
     for name, objective in phase.objectives.items():
-        assert isinstance(objective, OwnDropout)
+        assert isinstance(objective, DropoutOverride)
         objective.loss(phase.network, objective.batch(0))
         rates[name] = {part.p for part in phase.network.modules() if isinstance(part, torch.nn.Dropout)}
     assert rates == {"task": {0.4}, "tapt": {0.2}}
     alike = pretrain_phase(task, packed, with_objectives(run_settings, "equal"))
-    assert not any(isinstance(one, OwnDropout) for one in alike.objectives.values())
+    assert not any(isinstance(one, DropoutOverride) for one in alike.objectives.values())
 
 
 def test_an_objective_without_texts_is_named(task: Task, packed: Path, run_settings: Settings, tmp_path: Path) -> None:
@@ -353,4 +353,4 @@ def test_dev_is_scored_by_an_objective_that_learns_the_task(
     assert counts["dev"]["accuracy"] > 0
     assert counts["best_step"] % 10 == 0
     assert counts["best_step"] + 10 == counts["steps"] < counts["planned_steps"]  # one look that was no better
-    assert f"no better dev score since step {counts['best_step']}" in what_was_done("pretrain", counts)
+    assert f"no better dev score since step {counts['best_step']}" in stage_summary("pretrain", counts)

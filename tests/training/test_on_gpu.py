@@ -1,4 +1,4 @@
-"""What only a GPU can show: attention backends agree, resume holds, no step waits, recorded steps are the same steps."""
+"""Tests for a GPU: attention backends agree, resume is exact, no step waits, recorded steps are equal."""
 
 from __future__ import annotations
 

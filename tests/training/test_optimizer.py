@@ -1,4 +1,4 @@
-"""The optimizer against torch's AdamW; skipped steps and resume, bit for bit."""
+"""The optimizer against torch's AdamW; skipped steps and exact resume."""
 
 from __future__ import annotations
 

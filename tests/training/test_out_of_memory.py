@@ -1,4 +1,4 @@
-"""Out of memory: one line that names what to lower, and nothing lost."""
+"""Out of memory: one line that names the settings to lower, and nothing is lost."""
 
 from __future__ import annotations
 

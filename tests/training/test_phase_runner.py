@@ -1,4 +1,4 @@
-"""A phase in its folder: stopped anywhere and started again, it ends where an unbroken one ends."""
+"""A phase in its folder: stopped anywhere and restarted, it ends like an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def score(phase: Phase) -> Callable[[int, TrainState], dict[str, float]]:
-    """A pause that reads the weights, keeps something in memory and leaves the network in evaluation mode."""
+    """A pause that reads the weights, adds a value to the state and leaves the network in evaluation mode."""
 
-    def work(step: int, memory: TrainState) -> dict[str, float]:
+    def work(step: int, state: TrainState) -> dict[str, float]:
         phase.network.eval()
         value = float(next(iter(phase.network.parameters())).detach().abs().sum())
-        memory.setdefault("scores", []).append(value)
+        state.setdefault("scores", []).append(value)
         return {"dev/score": value}
 
     return work
@@ -79,9 +79,9 @@ def stop_after(count: int) -> Callable[[], None]:
 
 
 def check_resume(make: Callable[[], Phase], folder: Path, counts: range) -> None:
-    """Stop at each of several checkpoints and go on: same weights, same optimizer, same memory, same curves."""
+    """Stop at each of several checkpoints and go on: same weights, same optimizer, same state, same curves."""
     unbroken = make()
-    memory = go(unbroken, folder / "unbroken")
+    state = go(unbroken, folder / "unbroken")
     last, _ = load_tensors(folder / "unbroken" / CHECKPOINT)
     curves = (folder / "unbroken" / "metrics.jsonl").read_text()
     for count in counts:
@@ -89,7 +89,7 @@ def check_resume(make: Callable[[], Phase], folder: Path, counts: range) -> None
         with pytest.raises(Killed):
             go(make(), context, on_checkpoint=stop_after(count))
         resumed = make()
-        assert go(resumed, context) == memory
+        assert go(resumed, context) == state
         assert same(weights_of(resumed.network), weights_of(unbroken.network)), count
         assert same(load_tensors(context / CHECKPOINT)[0], last), count
         assert (context / "metrics.jsonl").read_text() == curves
@@ -139,9 +139,9 @@ class Turned:
     def __init__(self) -> None:
         self.sign, self.made = torch.tensor(1.0), []
 
-    def apply(self, step: int, memory: TrainState) -> dict[str, float]:
+    def apply(self, step: int, state: TrainState) -> dict[str, float]:
         self.sign = -self.sign
-        memory["refreshed"] = [*memory.get("refreshed", []), step]
+        state["refreshed"] = [*state.get("refreshed", []), step]
         return {"refreshed/sign": float(self.sign)}
 
     def state(self) -> dict[str, Tensor]:
@@ -168,8 +168,8 @@ def turned_phase(**changes: Any) -> Phase:
 def test_a_refresh_is_resumed_exactly_and_no_batch_is_made_across_it(tmp_path: Path) -> None:
     check_resume(turned_phase, tmp_path, range(1, 6))  # checkpoints after steps 3, 4, 6, 8, 9
     phase = turned_phase()
-    memory = go(phase, tmp_path / "once more")
-    assert memory["refreshed"] == [4, 8], "not after the last step"
+    state = go(phase, tmp_path / "once more")
+    assert state["refreshed"] == [4, 8], "not after the last step"
     signs = {0: 1.0, 1: -1.0, 2: 1.0}
     assert phase.refresh.made == [(step, signs[step // 4]) for step in range(12)]  # type: ignore[union-attr]
     tensors, _ = load_tensors(tmp_path / "once more" / CHECKPOINT)
@@ -238,39 +238,39 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_phase(tmp_path: Path, monk
 
 def test_a_finished_phase_does_nothing_more(tmp_path: Path) -> None:
     first = number_phase()
-    memory = go(first, tmp_path)
+    state = go(first, tmp_path)
     curves = (tmp_path / "metrics.jsonl").read_text()
     again = number_phase()
-    assert go(again, tmp_path) == memory
+    assert go(again, tmp_path) == state
     assert same(weights_of(again.network), weights_of(first.network))
     assert (tmp_path / "metrics.jsonl").read_text() == curves
 
 
 def test_pauses_come_at_their_steps_and_after_the_last_and_change_nothing(tmp_path: Path) -> None:
     paused, plain = number_phase(steps=7), number_phase(steps=7)
-    memory = go(paused, tmp_path / "paused", callback=Callback(3, score(paused)))
+    state = go(paused, tmp_path / "paused", callback=Callback(3, score(paused)))
     go(plain, tmp_path / "plain", callback=None)
     rows = read_metrics(tmp_path / "paused" / "metrics.jsonl")
     assert [row["step"] for row in rows if "dev/score" in row] == [3, 6, 7]
-    assert [row["dev/score"] for row in rows if "dev/score" in row] == memory["scores"]
+    assert [row["dev/score"] for row in rows if "dev/score" in row] == state["scores"]
     assert same(weights_of(paused.network), weights_of(plain.network))
 
 
 def test_the_memory_counts_what_was_done(make_phase: MakePhase, tmp_path: Path) -> None:
     phase, other = make_phase("bert"), make_phase("bert")
-    memory = go(phase, tmp_path, callback=None)
+    state = go(phase, tmp_path, callback=None)
     records = list(train(other, build_optimizer(other)))
-    assert memory == {
+    assert state == {
         "steps": 6,
         "tokens": sum(record.tokens for record in records),
         "padded_tokens": sum(record.padded_tokens for record in records),
         "matmul_flops": sum(record.flops for record in records),
-        "objectives": memory["objectives"],
+        "objectives": state["objectives"],
     }
-    assert {name: counts["steps"] for name, counts in memory["objectives"].items()} == {"corpus": 3, "task": 3}
+    assert {name: counts["steps"] for name, counts in state["objectives"].items()} == {"corpus": 3, "task": 3}
     for name in ("tokens", "matmul_flops"):
-        assert sum(counts[name] for counts in memory["objectives"].values()) == pytest.approx(memory[name])
-    assert memory["padded_tokens"] > memory["tokens"] > 0
+        assert sum(counts[name] for counts in state["objectives"].values()) == pytest.approx(state[name])
+    assert state["padded_tokens"] > state["tokens"] > 0
 
 
 def test_curves_have_a_few_hundred_rows_at_most(tmp_path: Path) -> None:
@@ -316,9 +316,9 @@ def test_trackers_are_sent_every_row_of_the_curves(tmp_path: Path) -> None:
 
 
 def stopping_at(step: int) -> Callback:
-    def work(now: int, memory: TrainState) -> dict[str, float]:
+    def work(now: int, state: TrainState) -> dict[str, float]:
         if now == step:
-            memory["stop"] = True
+            state["stop"] = True
         return {"dev/score": float(now)}
 
     return Callback(2, work)
@@ -326,8 +326,8 @@ def stopping_at(step: int) -> Callback:
 
 def test_a_pause_may_end_the_phase(tmp_path: Path) -> None:
     phase = number_phase()
-    memory = go(phase, tmp_path, callback=stopping_at(6))
-    assert (memory["steps"], memory["stop"], memory["tokens"]) == (6, True, 6 * 8)
+    state = go(phase, tmp_path, callback=stopping_at(6))
+    assert (state["steps"], state["stop"], state["tokens"]) == (6, True, 6 * 8)
     rows = read_metrics(tmp_path / "metrics.jsonl")
     assert rows[-1] == {"step": 6, "dev/score": 6.0}
     plain = number_phase()
@@ -340,9 +340,9 @@ def test_a_pause_may_end_the_phase(tmp_path: Path) -> None:
 
 def test_a_phase_that_was_ended_does_not_go_on(tmp_path: Path) -> None:
     first = number_phase()
-    memory = go(first, tmp_path, callback=stopping_at(6))
+    state = go(first, tmp_path, callback=stopping_at(6))
     again = number_phase()
-    assert go(again, tmp_path, callback=stopping_at(0)) == memory
+    assert go(again, tmp_path, callback=stopping_at(0)) == state
     assert same(weights_of(again.network), weights_of(first.network))
 
 
@@ -359,11 +359,11 @@ def test_a_phase_killed_before_it_was_ended_ends_there_too(tmp_path: Path) -> No
 def keeping(folder: Path) -> Callback:
     """A pause that finds something at every second step, and writes it when asked to."""
 
-    def work(step: int, memory: TrainState) -> dict[str, float]:
-        memory["found"] = step
+    def work(step: int, state: TrainState) -> dict[str, float]:
+        state["found"] = step
         return {}
 
-    return Callback(2, work, keep=lambda memory: write_json(folder / "found.json", memory["found"]))
+    return Callback(2, work, on_save=lambda state: write_json(folder / "found.json", state["found"]))
 
 
 def test_what_a_pause_has_found_is_on_disk_with_every_checkpoint_and_at_the_end(tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_what_a_pause_has_found_is_on_disk_with_every_checkpoint_and_at_the_end(
 
 def test_where_pauses_come_fast_not_all_of_them_are_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU: what is on disk is that of the last checkpoint until the end, and a killed run ends the same."""
-    monkeypatch.setattr(phase_run_module._PhaseRun, "_is_due", lambda self: False)
+    monkeypatch.setattr(phase_run_module._Trainer, "_is_checkpoint_due", lambda self: False)
     unbroken = number_phase(steps=13, checkpoint_steps=5)
     expected = go(unbroken, tmp_path / "unbroken", callback=keeping(tmp_path / "unbroken"))
     assert kept_step(tmp_path / "unbroken") == 10
@@ -411,9 +411,9 @@ def test_a_step_whose_loss_is_not_finite_is_skipped_and_counted(tmp_path: Path) 
     phase, plain = number_phase(), number_phase()
     Trouble(phase, lambda call: call == 5)
     recording = Recording()
-    memory = go(phase, tmp_path, callback=None, trackers=recording)
-    assert memory["skipped_steps"] == 1
-    assert memory["steps"] == 12
+    state = go(phase, tmp_path, callback=None, trackers=recording)
+    assert state["skipped_steps"] == 1
+    assert state["steps"] == 12
     rows = read_metrics(tmp_path / "metrics.jsonl")
     assert [row.get("skipped_steps", 0) for row in rows] == [0] * 4 + [1] * 8
     assert recording.rows == rows
@@ -434,13 +434,13 @@ def test_a_phase_with_a_skipped_step_is_resumed_exactly(tmp_path: Path) -> None:
         return phase
 
     unbroken = make()
-    memory = go(unbroken, tmp_path / "unbroken")
+    state = go(unbroken, tmp_path / "unbroken")
     with pytest.raises(Killed):
         go(make(), tmp_path / "killed", on_checkpoint=stop_after(3))
     assert kept_step(tmp_path / "killed") == 6
     resumed = make(done=6)
-    assert go(resumed, tmp_path / "killed") == memory
-    assert memory["skipped_steps"] == 1
+    assert go(resumed, tmp_path / "killed") == state
+    assert state["skipped_steps"] == 1
     assert same(weights_of(resumed.network), weights_of(unbroken.network))
 
 
@@ -456,12 +456,12 @@ def test_after_too_many_in_a_row_training_goes_back_with_half_the_rate(
 ) -> None:
     phase = number_phase(**CONSTANT)
     trouble = Trouble(phase, lambda call: 8 <= call < 11)  # steps 8, 9 and 10, the first time
-    memory = go(phase, tmp_path, callback=None, max_skipped_steps=3)
+    state = go(phase, tmp_path, callback=None, max_skipped_steps=3)
     assert trouble.calls == 10 + 6  # back to step 6
     assert "test: the loss is no longer finite; back to step 6 with half the learning rate" in capsys.readouterr().err
     assert rates(tmp_path) == pytest.approx([0.01] * 6 + [0.005] * 6)
-    assert memory.pop("objectives")["sum"] == {"steps": 12, "tokens": 48, "matmul_flops": 4800.0}
-    assert memory == {"steps": 12, "tokens": 96, "padded_tokens": 96, "matmul_flops": 9600.0, "rate_halvings": 1}
+    assert state.pop("objectives")["sum"] == {"steps": 12, "tokens": 48, "matmul_flops": 4800.0}
+    assert state == {"steps": 12, "tokens": 96, "padded_tokens": 96, "matmul_flops": 9600.0, "rate_halvings": 1}
     assert [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == list(range(1, 13))
     by_hand = number_phase(**CONSTANT)
     optimizer = build_optimizer(by_hand)
@@ -476,17 +476,17 @@ def test_after_too_many_in_a_row_training_goes_back_with_half_the_rate(
 def test_fewer_in_a_row_are_let_pass(tmp_path: Path) -> None:
     phase = number_phase(steps=20)
     Trouble(phase, lambda call: call % 4 in (1, 2))
-    memory = go(phase, tmp_path, callback=None, max_skipped_steps=3)
-    assert (memory["skipped_steps"], memory["steps"]) == (10, 20)
-    assert "rate_halvings" not in memory
+    state = go(phase, tmp_path, callback=None, max_skipped_steps=3)
+    assert (state["skipped_steps"], state["steps"]) == (10, 20)
+    assert "rate_halvings" not in state
 
 
 def test_each_return_halves_the_rate_wherever_it_goes_back_to(tmp_path: Path) -> None:
     """The second trouble comes after a checkpoint that already has half the rate."""
     phase = number_phase(**CONSTANT)
     Trouble(phase, lambda call: 5 <= call < 7 or 13 <= call < 15)  # steps 5, 6; after 3 + 3 more, 10 and 11
-    memory = go(phase, tmp_path, callback=None, max_skipped_steps=2)
-    assert memory["rate_halvings"] == 2
+    state = go(phase, tmp_path, callback=None, max_skipped_steps=2)
+    assert state["rate_halvings"] == 2
     assert rates(tmp_path) == pytest.approx([0.01] * 3 + [0.005] * 6 + [0.0025] * 3)
 
 
@@ -531,28 +531,28 @@ def test_no_checkpoint_is_made_of_weights_without_a_finite_loss(tmp_path: Path) 
     """The trouble begins just before a checkpoint is due; to go back there would help nobody."""
     phase = number_phase(steps=9, **CONSTANT)
     trouble = Trouble(phase, lambda call: 6 <= call < 9)
-    memory = go(phase, tmp_path, callback=None, max_skipped_steps=3)
+    state = go(phase, tmp_path, callback=None, max_skipped_steps=3)
     assert trouble.calls == 8 + 6  # back to step 3, not 6
-    assert memory["rate_halvings"] == 1
+    assert state["rate_halvings"] == 1
 
 
 def test_going_back_begins_a_new_count(tmp_path: Path) -> None:
     """A pause in the middle of the trouble leaves nothing to go back to; it is done again."""
     phase = number_phase(**CONSTANT)
     trouble = Trouble(phase, lambda call: 4 <= call < 9)
-    memory = go(phase, tmp_path, max_skipped_steps=3)
+    state = go(phase, tmp_path, max_skipped_steps=3)
     assert trouble.calls == 6 + 9  # three in a row after step 6, back to step 3, then two more
-    assert (memory["rate_halvings"], memory["skipped_steps"]) == (1, 2)
+    assert (state["rate_halvings"], state["skipped_steps"]) == (1, 2)
 
 
 def test_weights_without_a_finite_loss_are_not_scored(tmp_path: Path) -> None:
     phase = number_phase(steps=9, **CONSTANT)
     Trouble(phase, lambda call: 5 <= call < 7)
     scored: list[int] = []
-    callback = Callback(2, lambda step, memory: scored.append(step) or {})
-    memory = go(phase, tmp_path, callback=callback)
+    callback = Callback(2, lambda step, state: scored.append(step) or {})
+    state = go(phase, tmp_path, callback=callback)
     assert scored == [2, 4, 8, 9]  # not 6, the second of two skipped steps
-    assert memory["skipped_steps"] == 2
+    assert state["skipped_steps"] == 2
 
 
 @pytest.mark.parametrize(("trouble", "halvings"), [((9, 10), 0), ((8, 10), 1)])
@@ -562,8 +562,8 @@ def test_a_phase_does_not_end_in_the_middle_of_trouble(
     """One skipped step may be its batch's fault; two at the end, and training goes back."""
     phase = number_phase(steps=9, **CONSTANT)
     Trouble(phase, lambda call: trouble[0] <= call < trouble[1])
-    memory = go(phase, tmp_path, callback=None)
-    assert memory.get("rate_halvings", 0) == halvings
+    state = go(phase, tmp_path, callback=None)
+    assert state.get("rate_halvings", 0) == halvings
     said = "1 of 9 steps had no finite loss" in capsys.readouterr().err
     assert said == (halvings == 0)
 
@@ -579,9 +579,9 @@ def test_trouble_between_rare_rows_is_noticed_at_the_next_one(tmp_path: Path, mo
     monkeypatch.setattr("endtask.training.phase_runner._LOGGED_ROWS", 20)
     phase = number_phase(steps=60, checkpoint_steps=15, **CONSTANT)  # a row every three steps
     trouble = Trouble(phase, lambda call: 16 < call < 28)
-    memory = go(phase, tmp_path, callback=None, max_skipped_steps=9)
+    state = go(phase, tmp_path, callback=None, max_skipped_steps=9)
     assert trouble.calls == 27 + (60 - 15)
-    assert memory["rate_halvings"] == 1
+    assert state["rate_halvings"] == 1
 
 
 def test_a_cut_off_checkpoint_can_be_deleted_to_start_over(tmp_path: Path) -> None:
@@ -599,6 +599,6 @@ def test_a_cut_off_checkpoint_can_be_deleted_to_start_over(tmp_path: Path) -> No
 
 
 def test_a_checkpoint_of_another_network_is_refused(make_phase: MakePhase, tmp_path: Path) -> None:
-    save_tensors(tmp_path / CHECKPOINT, {"network/stranger": torch.zeros(2)}, {"step": 1, "memory": {}})
+    save_tensors(tmp_path / CHECKPOINT, {"network/stranger": torch.zeros(2)}, {"step": 1, "state": {}})
     with pytest.raises(InputError, match="does not fit the network"):
         go(make_phase(), tmp_path)

@@ -1,4 +1,4 @@
-"""Batches made ahead by a thread: in order, no more than a few, and no thread left behind."""
+"""Batches prepared by a thread: in order, only a few ahead, and no thread left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of pre-training beyond the papers: a mix that changes, a schedule, a rate of the heads, a seed."""
+"""Options of pre-training beyond the papers: a changing mix, a schedule, a rate of the heads, a seed."""
 
 from __future__ import annotations
 

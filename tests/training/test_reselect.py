@@ -1,4 +1,4 @@
-"""Re-selection in pre-training: what is read from when on, who judges, exact resume, and what it costs."""
+"""Re-selection in pre-training: the streams before and after it, scoring rows, exact resume, and cost."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from endtask.training.pretrain import WEIGHTS, pretrain, pretrain_phase
 from endtask.training.reselect import (
     PART,
     Reselection,
-    best_of,
     packed_round,
-    reading_share,
     reselection_of,
+    scoring_share,
+    top_indices,
     with_reselection,
 )
 
@@ -169,8 +169,8 @@ def test_a_run_killed_inside_a_re_selection_does_it_again(
     killed, refresh = phase_of(task, packed, settings)
     original, rounds = refresh.apply, count(1)
 
-    def apply(step: int, memory: dict[str, Any]) -> dict[str, float]:
-        found = original(step, memory)
+    def apply(step: int, state: dict[str, Any]) -> dict[str, float]:
+        found = original(step, state)
         if next(rounds) == 2:
             raise Killed
         return found
@@ -193,9 +193,9 @@ def test_the_state_of_other_texts_is_refused(task: Task, packed: Path, run_setti
 
 def test_the_best_are_kept_at_least_one() -> None:
     scores = np.array([3.0, 1.0, 2.0, 3.0])
-    assert best_of(scores, 0.5).tolist() == [0, 3]
-    assert best_of(scores, 0.01).tolist() == [0]
-    assert best_of(scores, 1.0).tolist() == [0, 1, 2, 3]
+    assert top_indices(scores, 0.5).tolist() == [0, 3]
+    assert top_indices(scores, 0.01).tolist() == [0]
+    assert top_indices(scores, 1.0).tolist() == [0, 1, 2, 3]
 
 
 def test_rounds_are_counted(task: Task, packed: Path, run_settings: Settings, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_rounds_are_counted(task: Task, packed: Path, run_settings: Settings, tm
     assert PART not in [use["part"] for use in counts["without"]["uses"]]
     for name in ("tokens", "matmul_flops"):
         assert counts["with"][name] == sum(own[name] for own in counts["with"]["objectives"].values())
-    share = reading_share(pretrain_phase(task, packed, run_settings).network)
+    share = scoring_share(pretrain_phase(task, packed, run_settings).network)
     trained = counts["with"]["tokens"] - (1 - share) * row["tokens"]
     assert counts["with"]["flops"] == pytest.approx(6 * counts["with"]["parameters"] * trained)
 
@@ -224,8 +224,8 @@ def test_a_plan_counts_the_rounds(task: Task, packed: Path, run_settings: Settin
     found = with_reselection(cost, network, read, 1, settings)
     more = found.tokens - 100.0
     assert 5 * more == pytest.approx(2 * 30 * 9, rel=0.5)  # two masks
-    assert found.seconds == pytest.approx(1 + reading_share(network) * more / 100)
-    assert found.flops == pytest.approx(600 + 6 * reading_share(network) * more)
+    assert found.seconds == pytest.approx(1 + scoring_share(network) * more / 100)
+    assert found.flops == pytest.approx(600 + 6 * scoring_share(network) * more)
     assert with_reselection(cost, network, read, 1, run_settings) == cost
     assert packed_round(packed, run_settings.pretrain.reselect) == 0
 

@@ -1,4 +1,4 @@
-"""Scores at a re-selection against single texts through autograd."""
+"""Scores at a re-selection, against single texts through autograd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from endtask.objectives.masking import mask_texts
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_losses import Classification
 from endtask.training import reselect as reselect_scores
-from endtask.training.reselect import HelpScores
+from endtask.training.reselect import CandidateScorer
 from tests.gradients.oracle import flat_gradients
 from tests.objectives.test_kinds import make_network as make_network_of
 from tests.objectives.test_kinds import make_objective
@@ -35,14 +35,14 @@ def two_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reselect_scores, "TOP_TARGETS", 2)
 
 
-def make_scores(folder: Path, network: Network, head: str = TASK) -> HelpScores:
+def make_scores(folder: Path, network: Network, head: str = TASK) -> CandidateScorer:
     texts = make_packed(folder / "rows", 12, seed=5)
     stream = TextStream("rows", texts, network, batch_size=BatchSize.parse("4"), seed=0)
     validation = Classification("rows", stream, make_labels(12))
-    return HelpScores(network, CPU, make_packed(folder / "texts"), validation, make_masking(), 24, head)
+    return CandidateScorer(network, CPU, make_packed(folder / "texts"), validation, make_masking(), 24, head)
 
 
-def by_autograd(scores: HelpScores, network: Network) -> np.ndarray:
+def by_autograd(scores: CandidateScorer, network: Network) -> np.ndarray:
     batch = lay_out(scores.candidates, WHICH, network.layout(16))
     readings = [mask_texts(batch, WHICH, scores.masking, SEED, turn) for turn in range(reselect_scores.MASKS)]
     each = [flat_gradients(network, one, masked_lm_losses, ("last",)) for one in readings]

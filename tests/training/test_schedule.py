@@ -1,4 +1,4 @@
-"""The rate of a step and the number of its batches."""
+"""The learning rate of a step, and the number of its batches."""
 
 from __future__ import annotations
 

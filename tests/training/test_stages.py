@@ -1,4 +1,4 @@
-"""Pre-training and fine-tuning on a task that can be learned."""
+"""Pre-training and fine-tuning on a learnable task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from endtask.tokenization.packing import pack
 from endtask.training import finetune as finetune_module
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
-from endtask.training.finetune import finetune, finetune_phase
+from endtask.training.finetune import finetune
+from endtask.training.finetune_phase import finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain, pretrain_phase
@@ -89,7 +90,7 @@ def test_a_plan_is_made_once(task: Task, packed: Path, run_settings: Settings, m
     stage = make_stage("pretrain")
     stage.start()
     stage.set_plan(steps=3)
-    assert pretrain(task, packed, changed(run_settings, budget="5s"), make_stage("pretrain"))["steps"] == 3
+    assert pretrain(task, packed, changed(run_settings, budget="5ktok"), make_stage("pretrain"))["steps"] == 3
 
 
 def test_stage_1_may_have_a_seed_of_its_own(task: Task, packed: Path, run_settings: Settings) -> None:
@@ -172,13 +173,13 @@ def test_stage_2_keeps_the_first_of_the_best_epochs(
     original = finetune_module.run_stage_phase
 
     def watch(phase: Any, folder: Path, *given: Any, **options: Any) -> Any:
-        keep = options["callback"].keep
+        keep = options["callback"].on_save
 
-        def watched(memory: Any) -> None:
-            keep(memory)
+        def watched(state: Any) -> None:
+            keep(state)
             kept.append((folder / BEST_WEIGHTS).read_bytes())
 
-        options["callback"] = replace(options["callback"], keep=watched)
+        options["callback"] = replace(options["callback"], on_save=watched)
         return original(phase, folder, *given, **options)
 
     monkeypatch.setattr(finetune_module, "run_stage_phase", watch)
@@ -194,15 +195,15 @@ def test_best_weights_that_training_went_back_behind_are_not_kept(
 ) -> None:
     network, best = network_for(task, packed, run_settings), tmp_path / BEST_WEIGHTS
     scores = DevScores(network, task, packed, run_settings, CPU, best, patience=None)
-    memory: dict[str, Any] = {}
-    scores.score(5, memory)
-    assert memory["best_step"] == 5
+    state: dict[str, Any] = {}
+    scores.score(5, state)
+    assert state["best_step"] == 5
     assert not best.exists(), "written when a checkpoint is, or at the end"
-    scores.keep({"best_step": 3})  # the memory of the checkpoint that trouble led back to
+    scores.save_best({"best_step": 3})  # the state of the checkpoint that trouble led back to
     assert not best.exists()
-    memory = {}
-    scores.score(7, memory)
-    scores.keep(memory)
+    state = {}
+    scores.score(7, state)
+    scores.save_best(state)
     assert load_tensors(best)[0].keys() == network.state_dict().keys()
 
 
@@ -286,10 +287,10 @@ def test_an_epoch_that_is_more_than_the_budget_is_told(
     def said(budget: str) -> tuple[int, str]:
         settings = changed(run_settings, budget=budget, finetune={"epochs": 50, "budget_share": 0.5})
         steps = finetune(task, packed, pretrained[0], settings, make_stage(f"finetune-{budget}"))["steps_per_seed"]
-        lines = [line for line in capsys.readouterr().err.split("\n") if "an epoch is the least" in line]
+        lines = [line for line in capsys.readouterr().err.split("\n") if "the minimum is an epoch" in line]
         return steps, "".join(lines)
 
     steps, line = said("10tok")
-    assert "allows each fine-tuning: 1; " in line
+    assert "allows each fine-tuning 1 steps; " in line
     assert f"{len(run_settings.finetune.seeds)} x {steps} steps" in line
     assert said("12ktok")[1] == ""

@@ -1,4 +1,4 @@
-"""A task on points in the plane with other things to learn beside it, small enough for plain autograd to follow."""
+"""A task and other objectives on points in the plane, small enough for plain autograd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objectives that take turns."""
+"""Alternating objectives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An interleave that changes its share of task batches, against sums of fractions step by step."""
+"""An interleave with a changing share of task batches, against step-by-step sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule for the user's own task against the paper's eight."""
+"""The automatic rho1 for a user's task against the paper's eight tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule does that learns nothing."""
+"""Weightings without learned weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equal and given weights."""
+"""Equal weights and weights of the user."""
 
 from __future__ import annotations
 

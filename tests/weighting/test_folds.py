@@ -1,4 +1,4 @@
-"""Parts of train that are held out in turn."""
+"""Folds of train that are held out round robin."""
 
 from __future__ import annotations
 

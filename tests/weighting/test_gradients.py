@@ -1,4 +1,4 @@
-"""Gradients taken out of a body and put back weighted."""
+"""Gradients of an encoder, copied and written back with weights."""
 
 from __future__ import annotations
 

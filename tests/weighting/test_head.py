@@ -1,4 +1,4 @@
-"""Heads fitted to features: what they say, and rows that do not count."""
+"""Heads fitted to features: their outputs, and ignored rows."""
 
 from __future__ import annotations
 

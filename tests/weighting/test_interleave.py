@@ -1,4 +1,4 @@
-"""TLM's interleave of external and task batches."""
+"""TLM's interleave of corpus and task batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learned weights against TARTAN's Algorithm 1, written out with plain autograd in float64."""
+"""Learned weights against TARTAN's Algorithm 1 in plain autograd and float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What learned weights do with the gradients they are shown."""
+"""The update of learned weights from gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's pathology: through the task's own head the task looks better than it is (TARTAN, section 5.4).
+"""The paper's pathology: through its own head the task looks better than it is (TARTAN, section 5.4).
 
 The auxiliary objective is a twin of the task, the same rule on other points through a head of its own, so that nothing
 speaks for one of them.

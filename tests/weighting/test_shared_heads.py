@@ -1,4 +1,4 @@
-"""A head that several objectives learn, under weights that are told after the backward passes."""
+"""A head that several objectives train, with weights that are known after the backward passes."""
 
 from __future__ import annotations
 

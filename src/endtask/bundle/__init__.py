@@ -1,4 +1,4 @@
-"""Pack prepared runs into one compressed file on the machine with the corpus, to train them on the one with the GPU."""
+"""Pack prepared runs into one file on the machine with the corpus, and unpack it on the machine with the GPU."""
 
 from endtask.bundle.unpack import unbundle
 from endtask.bundle.write import write_bundle

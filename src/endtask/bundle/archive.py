@@ -23,21 +23,21 @@ _BLOCK = tarfile.BLOCKSIZE
 _CHUNK = 1 << 20
 # Measured on 46 MB of tokens and on 127 MB of text: higher levels take many times as long for 3 to 4% less.
 _LEVEL = 9
-_WINDOW_LOG = 27  # finds what two files have in common within 128 MB
+_WINDOW_LOG = 27  # matches repeated content within 128 MB
 
 HEADER = "bundle.json"
 FORMAT = 1
 MOST_FILES = 100_000
 ROOT = "."
-"""The run of a bundle that contains a single run."""
+"""The path of the run in a bundle with a single run."""
 
 _LONGEST_PATH, _LONGEST_NAME = 1024, 255  # in bytes, the limits of Linux and macOS
 _LARGEST_FILE = (1 << 63) - 1
-_LONGEST_WORD = 40
+_LONGEST_PRINTED = 40
 
 
 class ArchiveWriter:
-    """Appends files to an archive; the same files in the same order give the same bytes."""
+    """Appends files to an archive. The same files in the same order give the same bytes."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         options: dict[int, int] = {
@@ -50,8 +50,8 @@ class ArchiveWriter:
         self._stream = zstd.ZstdFile(file, "wb", options=options)
 
     def add(self, path: str, size: int, content: IO[bytes]) -> str:
-        """Add `size` bytes under a path; returns their SHA-256."""
-        self._stream.write(self._head(path, size))
+        """Add `size` bytes under a path. Return their SHA-256."""
+        self._stream.write(self._member_header(path, size))
         digest = hashlib.sha256()
         left = size
         while left and (chunk := content.read(min(left, _CHUNK))):
@@ -71,7 +71,7 @@ class ArchiveWriter:
         self._stream.write(bytes(2 * _BLOCK))
         self._stream.close()
 
-    def _head(self, path: str, size: int) -> bytes:
+    def _member_header(self, path: str, size: int) -> bytes:
         member = tarfile.TarInfo(path)
         member.size = size
         try:
@@ -81,13 +81,13 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """Reads the files in order; raises `InputError` for anything but complete plain files."""
+    """Reads the files in order. Raises `InputError` for anything but complete plain files."""
 
     def __init__(self, stream: IO[bytes], file: Path) -> None:
         self._stream, self._file = stream, file
 
     def members(self) -> Iterator[tuple[str, int]]:
-        """Yield each file's path and size; read its content with `content` before the next."""
+        """Yield each file's path and size; the caller reads `content` before the next file."""
         while any(block := self._read(_BLOCK)):
             try:
                 member = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
@@ -96,7 +96,7 @@ class ArchiveReader:
             if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.size < 0:
                 raise self.damaged(f"contains something else than plain files ({member.name!r})")
             yield member.name, member.size
-        self._read_to_the_end()
+        self._check_end()
 
     def content(self, size: int) -> Iterator[bytes]:
         """Yield the content of the current file in chunks."""
@@ -112,18 +112,18 @@ class ArchiveReader:
         return InputError(message, path=self._file, hint="copy it again, or make it again; nothing was unpacked")
 
     def _read(self, size: int) -> bytes:
-        found = self._read_some(size)
-        if len(found) < size:
+        content = self._read_up_to(size)
+        if len(content) < size:
             raise self.damaged("the file is cut off")
-        return found
+        return content
 
-    def _read_to_the_end(self) -> None:
-        """Read up to the end of the file, which may be cut off after the archive's end; raises if anything follows."""
-        while block := self._read_some(_CHUNK):
+    def _check_end(self) -> None:
+        """Raise `InputError` if anything but zeros follows the archive's last file."""
+        while block := self._read_up_to(_CHUNK):
             if any(block):
                 raise self.damaged("something follows the end of the bundle")
 
-    def _read_some(self, size: int) -> bytes:
+    def _read_up_to(self, size: int) -> bytes:
         try:
             return self._stream.read(size)
         except READ_FAILURES as error:
@@ -156,9 +156,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Header:
-    """The header of a bundle, which stores equal files once, under the first of their paths.
+    """The header of a bundle. A bundle stores equal files once, under the first of their paths.
 
-    `runs` are the folders of its runs, relative to the folder it is unpacked to.
+    `runs` are the folders of the runs, relative to the unpacked folder.
     """
 
     version: str
@@ -168,44 +168,40 @@ class Header:
 
     @property
     def members(self) -> dict[str, list[str]]:
-        """The paths of the stored files, each with the other paths that have the same bytes."""
-        first: dict[Entry, str] = {}
-        found: dict[str, list[str]] = {}
+        """The path of each stored file, with the other paths that have the same bytes."""
+        paths: dict[Entry, list[str]] = {}
         for path in sorted(self.files):
-            holder = first.setdefault(self.files[path], path)
-            found.setdefault(holder, [])
-            if holder != path:
-                found[holder].append(path)
-        return found
+            paths.setdefault(self.files[path], []).append(path)
+        return {first: duplicates for first, *duplicates in paths.values()}
 
     def to_bytes(self) -> bytes:
-        """Return the header as JSON; without a date, so that the same content gives the same bundle."""
+        """Return the header as JSON; it has no date, so that the same content gives the same bundle."""
         files = {path: [entry.bytes, entry.sha256] for path, entry in sorted(self.files.items())}
         tree = {"format": FORMAT, "endtask": self.version, "kind": self.kind, "runs": self.runs, "files": files}
         return (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def parse_header(content: bytes, where: str) -> Header:
-    """Parse a header and check that its paths are safe to write to; `where` names the bundle in errors."""
+def parse_header(content: bytes, bundle: str) -> Header:
+    """Parse a header and check that its paths are safe to write to; `bundle` is the path in error messages."""
     try:
         tree = json.loads(content)
         if tree["format"] != FORMAT:
-            raise _newer(tree, where)
+            raise _other_format(tree, bundle)
         header = Header(
-            version=_shown(tree["endtask"]),
-            kind=_shown(tree["kind"]),
+            version=_printable(tree["endtask"]),
+            kind=_printable(tree["kind"]),
             runs=_runs(tree["runs"]),
             files={str(path): _entry(*entry) for path, entry in tree["files"].items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError("not a bundle, or a damaged one: its list of files cannot be read", path=where) from None
+        raise InputError("not a bundle, or a damaged one: its list of files cannot be read", path=bundle) from None
     if len(header.files) > MOST_FILES:
-        raise InputError(f"names {len(header.files):,} files, more than the {MOST_FILES:,} of a bundle", path=where)
+        raise InputError(f"names {len(header.files):,} files, more than the {MOST_FILES:,} of a bundle", path=bundle)
     for path in (*header.files, *(run for run in header.runs if run != ROOT)):
         if not is_safe(path):
-            what = f"names a file outside of its folder or one that cannot be written, {path[:_LONGEST_PATH]!r}"
-            raise InputError(f"{what}; nothing was unpacked", path=where)
-    _check_no_file_below_file(header.files, where)
+            message = f"names a file outside of its folder or one that cannot be written, {path[:_LONGEST_PATH]!r}"
+            raise InputError(f"{message}; nothing was unpacked", path=bundle)
+    _check_no_file_below_file(header.files, bundle)
     return header
 
 
@@ -215,7 +211,7 @@ def is_safe(path: str) -> bool:
     >>> is_safe("pack/tokens.bin"), is_safe("../tokens.bin"), is_safe("/etc/passwd"), is_safe("C:\\tokens.bin")
     (True, False, False, False)
     """
-    # Printable text contains no NUL, no line end, and nothing that UTF-8 cannot encode.
+    # Printable text has no NUL, no line end, and no character that UTF-8 cannot encode.
     if not path.isprintable() or "\\" in path or len(path.encode()) > _LONGEST_PATH:
         return False
     parts = path.split("/")
@@ -229,9 +225,9 @@ def _runs(names: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _shown(value: Any) -> str:
-    """Return a value for printing: short, and without terminal control characters."""
-    text = str(value)[:_LONGEST_WORD]
+def _printable(value: Any) -> str:
+    """Return a value as short text without terminal control characters."""
+    text = str(value)[:_LONGEST_PRINTED]
     return text if text.isprintable() else ascii(text)
 
 
@@ -241,14 +237,15 @@ def _entry(size: Any, sha256: Any) -> Entry:
     return Entry(size, sha256)
 
 
-def _check_no_file_below_file(files: Mapping[str, Entry], where: str) -> None:
+def _check_no_file_below_file(files: Mapping[str, Entry], bundle: str) -> None:
     for path in files:
-        above = [parent.as_posix() for parent in PurePosixPath(path).parents]
-        file = next((parent for parent in above if parent in files), None)
+        parents = [parent.as_posix() for parent in PurePosixPath(path).parents]
+        file = next((parent for parent in parents if parent in files), None)
         if file is not None:
-            raise InputError(f"damaged: {file!r} is both a file and a folder", path=where)
+            raise InputError(f"damaged: {file!r} is both a file and a folder", path=bundle)
 
 
-def _newer(tree: Mapping[str, Any], where: str) -> InputError:
-    made = f"made by endtask {_shown(tree.get('endtask', 'of another version'))} in format {_shown(tree['format'])}"
-    return InputError(f"{made}; this version reads format {FORMAT} only", path=where, hint="upgrade endtask here")
+def _other_format(tree: Mapping[str, Any], bundle: str) -> InputError:
+    version = _printable(tree.get("endtask", "of another version"))
+    made_by = f"made by endtask {version} in format {_printable(tree['format'])}"
+    return InputError(f"{made_by}; this version reads format {FORMAT} only", path=bundle, hint="upgrade endtask here")

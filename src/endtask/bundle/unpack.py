@@ -1,4 +1,4 @@
-"""Unpack a bundle: checks every file in a temporary folder, which is renamed when it is complete."""
+"""Unpack a bundle into a temporary folder, check every file, and rename the folder when it is complete."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from endtask.io.stage_folder import own_version
 from endtask.progress import warn
 
 _LARGEST_HEADER = 1 << 26
-# Smaller files are copied: a link would save nothing, and editing one file would edit them all.
+# Smaller duplicates are copied: a link would save little, and an edit of one file would change all of them.
 _SMALLEST_LINK = 1 << 13
 _DISK_BLOCK = 1 << 12
 
 
 def unbundle(file: str | Path, folder: str | Path | None = None) -> Path:
-    """Unpack a bundle into a new folder, by default `runs/NAME`, and return it; does nothing if it was unpacked before.
+    """Unpack a bundle into a new folder, by default `runs/NAME`, and return it; do nothing if it was unpacked before.
 
-    Checks every path and hash in the file; no folder appears where one is wrong or the process is killed.
+    The folder appears only if every path and hash in the file is right and the process is not killed.
     """
     file = Path(file)
     folder = Path(folder) if folder is not None else default_folder(file)
@@ -35,14 +35,14 @@ def unbundle(file: str | Path, folder: str | Path | None = None) -> Path:
         target = Path(os.path.realpath(folder))  # resolves links and `.`
         if not _was_unpacked(target, content, file):
             _unpack(file, target, header, content)
-    made = own_version()
-    if header.version != made:
-        warn(f"the bundle was made by endtask {header.version}; this is {made}")
+    version = own_version()
+    if header.version != version:
+        warn(f"the bundle was made by endtask {header.version}; this is {version}")
     return folder
 
 
 def bundle_header(file: Path) -> Header:
-    """Read only the header of a bundle."""
+    """Return the header of a bundle without reading the other files."""
     return _read_header(file)[1]
 
 
@@ -69,16 +69,16 @@ def _first_member(archive: ArchiveReader, file: Path) -> tuple[bytes, Header]:
 
 
 def _was_unpacked(folder: Path, content: bytes, file: Path) -> bool:
-    """Return whether the bundle was unpacked here before; raises for a folder with other content."""
+    """Return whether the bundle was unpacked into the folder. Raise `InputError` for a folder with other content."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return False
     if (folder / HEADER).is_file():
         if (folder / HEADER).read_bytes() == content:
             return True
-        what = "another bundle was unpacked here"
+        message = "another bundle was unpacked here"
     else:
-        what = "the folder contains files that are not from this bundle" if folder.is_dir() else "is a file"
-    raise InputError(what, path=folder, hint=f"choose another --output for {file.name}; nothing was touched")
+        message = "the folder contains files that are not from this bundle" if folder.is_dir() else "is a file"
+    raise InputError(message, path=folder, hint=f"choose another --output for {file.name}; nothing was touched")
 
 
 @contextmanager
@@ -91,21 +91,21 @@ def _os_errors_as_input_errors(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _check_target(folder: Path, above: Path) -> None:
-    if not above.is_dir():
-        raise InputError("is a file, and no folder can be made below it", path=above, hint="choose another --output")
+def _check_target(folder: Path, parent: Path) -> None:
+    hint = "choose another --output"
+    if not parent.is_dir():
+        raise InputError("is a file, and no folder can be made below it", path=parent, hint=hint)
     if folder.exists() and folder.samefile(Path.cwd()):
-        what = "cannot unpack into the current folder"
-        raise InputError(what, path=folder, hint="choose another --output")
+        raise InputError("cannot unpack into the current folder", path=folder, hint=hint)
 
 
 def _unpack(file: Path, folder: Path, header: Header, content: bytes) -> None:
-    # In the nearest existing folder: on the same disk, and a failure leaves no new parent folders.
-    above = next(parent for parent in folder.parents if parent.exists())
-    _check_target(folder, above)
-    temporary = above / f".{folder.name}.unpacking"
+    # Unpack next to the first missing folder: on the same disk, and a failure leaves no new parent folders.
+    parent = next(parent for parent in folder.parents if parent.exists())
+    _check_target(folder, parent)
+    temporary = parent / f".{folder.name}.unpacking"
     unpacked = temporary / "unpacked"
-    _check_disk_space(above, header, file)
+    _check_disk_space(parent, header, file)
     temporary.mkdir(exist_ok=True)
     with run_lock(temporary):
         try:
@@ -119,12 +119,12 @@ def _unpack(file: Path, folder: Path, header: Header, content: bytes) -> None:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _check_disk_space(above: Path, header: Header, file: Path) -> None:
+def _check_disk_space(parent: Path, header: Header, file: Path) -> None:
     copied = {path for path, entry in header.files.items() if entry.bytes < _SMALLEST_LINK}
     sizes = [header.files[path].bytes for path in copied.union(header.members)]
-    needed, free = sum(size + -size % _DISK_BLOCK for size in sizes), shutil.disk_usage(above).free
+    needed, free = sum(size + -size % _DISK_BLOCK for size in sizes), shutil.disk_usage(parent).free
     if needed > free:
-        raise InputError(f"needs {needed / 1e6:,.0f} MB unpacked; {above} has {free / 1e6:,.0f} MB free", path=file)
+        raise InputError(f"needs {needed / 1e6:,.0f} MB unpacked; {parent} has {free / 1e6:,.0f} MB free", path=file)
 
 
 def _write_files(file: Path, folder: Path, header: Header) -> None:
@@ -135,8 +135,8 @@ def _write_files(file: Path, folder: Path, header: Header) -> None:
             if name not in expected or size != header.files[name].bytes:
                 raise archive.damaged(f"{name!r} does not match the bundle's header")
             _write_member(archive, folder / name, size, header.files[name].sha256)
-            for other in expected.pop(name):
-                _repeat(folder / name, folder / other)
+            for duplicate in expected.pop(name):
+                _duplicate(folder / name, folder / duplicate)
         if expected:
             raise archive.damaged(f"{next(iter(expected))!r} is missing")
 
@@ -154,13 +154,13 @@ def _write_member(archive: ArchiveReader, path: Path, size: int, sha256: str) ->
         raise archive.damaged(f"{path.name!r} does not match the bundle's header")
 
 
-def _repeat(path: Path, other: Path) -> None:
-    """Create another path of the same file: a hard link where the file is large and the disk supports it."""
-    other.parent.mkdir(parents=True, exist_ok=True)
+def _duplicate(path: Path, target: Path) -> None:
+    """Copy a file, or create a hard link if the file is large and the disk supports it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     if path.stat().st_size >= _SMALLEST_LINK:
-        link_or_copy(path, other)
+        link_or_copy(path, target)
     else:
-        shutil.copyfile(path, other)
+        shutil.copyfile(path, target)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Write a bundle: everything that training needs of prepared runs, in one file within a size limit, or no file.
+"""Write a bundle: one file, within a size limit, with what training needs of prepared runs.
 
 A bundle holds the settings and finished stages of runs, and copies of the inputs of training.
 """
@@ -18,7 +18,7 @@ from typing import Literal
 
 from endtask.bundle.archive import HEADER, MOST_FILES, SUFFIX, ArchiveWriter, Entry, Header, content_of, is_safe
 from endtask.bundle.unpack import bundle_header
-from endtask.config import Settings, load_settings
+from endtask.config import load_settings
 from endtask.encoders.checkpoint_files import config_file, weight_files
 from endtask.errors import InputError
 from endtask.io.atomic import atomic_file
@@ -41,21 +41,41 @@ from endtask.reporting.format import size
 from endtask.task import Task
 from endtask.task.task import task_files
 
-_SHRUNK_BY = {
+_SIZE_HINTS = {
     "tokens of the selection": "a smaller select.budget selects less; a larger tokenizer.vocab_size gives fewer tokens",
     "selected text": "a smaller select.budget selects less text",
     "checkpoint": "a smaller model.path, or the same in half precision",
     "tokenizer": "a smaller tokenizer.vocab_size",
 }
-_COUNTED_ALONE = 1 << 18  # measuring every small file would cost compression
+_SMALLEST_MEASURED = 1 << 18  # measuring every small file would cost compression
 _PARTS_SHOWN = 3
 MAX_SIZE = 60_000_000
 """The size limit of a bundle without `--max-size`, in bytes."""
 
+Kind = Literal["tokens", "text"]
+LAST_STAGE: dict[Kind, str] = {"tokens": "pack", "text": "select"}
+
+# Only the next stage reads the files of these stages; once it has finished, their manifests suffice.
+_READ_BY_NEXT_STAGE = ("retrieve", "select")
+_EXPERIMENT_RECORDS = ("compare.json", "search.json")
+"""The records of `endtask compare` and `endtask search`; other files next to the runs belong to the user."""
+# The manifest of this stage has the fingerprint of the input, so the bundle needs no copy of the input.
+_RECORDED_BY = {"corpus": "retrieve", "selection": "select", "aligned": "pack"}
+_DIGEST_CHARACTERS = 12
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file of a bundle: its path there, the source of its bytes, and the part of the bundle it belongs to."""
+
+    path: str
+    source: Path | bytes
+    part: str
+
 
 @dataclass(frozen=True)
 class Bundle:
-    """A written bundle: `runs` are the run folders in it, `parts` its compressed bytes by kind of content."""
+    """A written bundle: the run folders in it, and its compressed bytes by part."""
 
     file: Path
     bytes: int
@@ -74,7 +94,7 @@ def write_bundle(
     """Pack the prepared run in a folder, or all runs below it, into one file, by default `FOLDER.tar.zst`.
 
     Kind `tokens` packs runs up to the stage pack, without the selection's texts; kind `text` packs them up to select.
-    Raises `InputError` where the file would be larger than `max_size`, in bytes.
+    Raise `InputError`, and write no file, if it would have more than `max_size` bytes.
     """
     folder = Path(folder)
     file = Path(file) if file is not None else default_file(folder)
@@ -102,38 +122,33 @@ def default_file(folder: Path) -> Path:
 
 
 def _all_items(folder: Path, runs: Sequence[Run], kind: Kind) -> list[Item]:
-    is_one_run = runs[0].folder == folder
-    items = [] if is_one_run else list(record_items(folder, [run.folder for run in runs]))
+    is_single_run = runs[0].folder == folder
+    items = [] if is_single_run else list(record_items(folder, [run.folder for run in runs]))
     copies, unprepared = InputCopies(), []
     for run in runs:
         copies.add(run)
         stages = finished_stages(run, kind)
         if not stages or stages[-1].name != LAST_STAGE[kind]:
             unprepared.append(run)
-        items += run_items(run, stages, "" if is_one_run else f"{run.folder.relative_to(folder).as_posix()}/")
-    _check_prepared(unprepared, kind, all_of_them=len(unprepared) == len(runs))
+        items += run_items(run, stages, "" if is_single_run else f"{run.folder.relative_to(folder).as_posix()}/")
+    for run in unprepared:
+        error = _unprepared_error(run, LAST_STAGE[kind])
+        if len(unprepared) == len(runs):
+            raise error
+        warn(f"{error}; the bundle contains its finished stages")
     return [*items, *copies.all_items()]
 
 
 def _check_names(folder: Path, items: Sequence[Item]) -> None:
-    """Raise here, before hours of transfer, for names that `unbundle` would refuse."""
-    wrong = next((item.path for item in items if not is_safe(item.path)), None)
-    if wrong is not None:
-        raise InputError(f"{wrong!r} is not a valid name in a bundle", path=folder, hint="rename it")
+    """Raise `InputError` for names that `unbundle` would reject, before hours of transfer."""
+    unsafe = next((item.path for item in items if not is_safe(item.path)), None)
+    if unsafe is not None:
+        raise InputError(f"{unsafe!r} is not a valid name in a bundle", path=folder, hint="rename it")
     if len(items) > MOST_FILES:
         raise InputError(f"{len(items):,} files, more than the {MOST_FILES:,} of a bundle", path=folder)
 
 
-def _check_prepared(unprepared: Sequence[Run], kind: Kind, *, all_of_them: bool) -> None:
-    """Raise where no run is prepared; warn of each unprepared run where others are."""
-    for run in unprepared:
-        error = _unprepared(run, LAST_STAGE[kind])
-        if all_of_them:
-            raise error
-        warn(f"{error}; the bundle contains its finished stages")
-
-
-def _unprepared(run: Run, last: str) -> InputError:
+def _unprepared_error(run: Run, last: str) -> InputError:
     clash = run.first_clash()
     if clash is None:
         hint = f"endtask run {run.folder} --until {last}"
@@ -157,13 +172,13 @@ def _check_target(file: Path) -> None:
 
 
 class Hashes:
-    """Computes size and hash of items; reads a file with several hard links once."""
+    """Computes the size and hash of items; reads a file with several hard links once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Entry] = {}
 
     def of(self, item: Item) -> Entry:
-        """Return the entry of an item."""
+        """Return the size and hash of an item."""
         if isinstance(item.source, bytes):
             return Entry(len(item.source), hashlib.sha256(item.source).hexdigest())
         try:
@@ -178,9 +193,9 @@ class Hashes:
 
 
 def write_items(file: Path, header: Header, items: Sequence[Item], limit: int) -> dict[str, int]:
-    """Write the header and the items' files; returns the compressed bytes of each part, the largest first."""
+    """Write the header and the items' files. Return the compressed bytes of each part, the largest first."""
     by_path = {item.path: item for item in items}
-    with atomic_file(file) as aside, open(aside, "wb") as target:
+    with atomic_file(file) as temporary, open(temporary, "wb") as target:
         archive = ArchiveWriter(target, str(file))
         content = header.to_bytes()
         archive.add(HEADER, len(content), content_of(content))
@@ -199,7 +214,7 @@ def _add_all(archive: ArchiveWriter, header: Header, items: Mapping[str, Item]) 
             item, entry = items[path], header.files[path]
             _add(archive, item, entry)
             advance(entry.bytes)
-            if entry.bytes >= _COUNTED_ALONE:
+            if entry.bytes >= _SMALLEST_MEASURED:
                 now = archive.bytes_so_far()
                 parts[item.part] += now - before
                 before = now
@@ -219,7 +234,7 @@ def _add(archive: ArchiveWriter, item: Item, entry: Entry) -> None:
 
 def _too_large(file: Path, bytes_: int, parts: Mapping[str, int], limit: int) -> InputError:
     largest = [f"{part} {size(amount)}" for part, amount in list(parts.items())[:_PARTS_SHOWN]]
-    hints = [_SHRUNK_BY[part] for part in parts if part in _SHRUNK_BY][:1]
+    hints = [_SIZE_HINTS[part] for part in parts if part in _SIZE_HINTS][:1]
     return InputError(
         f"would be {size(bytes_)}, more than the limit of {size(limit)}; the largest parts: {', '.join(largest)}",
         path=file,
@@ -227,44 +242,23 @@ def _too_large(file: Path, bytes_: int, parts: Mapping[str, int], limit: int) ->
     )
 
 
-Kind = Literal["tokens", "text"]
-LAST_STAGE: dict[Kind, str] = {"tokens": "pack", "text": "select"}
-
-# Only the next stage reads the files of these stages; once it has finished, their manifests suffice.
-_FOR_THE_NEXT_STAGE = ("retrieve", "select")
-_RECORDS = ("compare.json", "search.json")
-"""The records of `endtask compare` and `endtask search`; other files next to the runs belong to the user."""
-# The manifest of this stage stores the fingerprint of the input, so the input itself need not be in the bundle.
-_RECORDED_BY = {"corpus": "retrieve", "selection": "select", "aligned": "pack"}
-_SHORT = 12
-
-
-@dataclass(frozen=True)
-class Item:
-    """A file of a bundle: its path there, the source of its bytes, and the part of the bundle it belongs to."""
-
-    path: str
-    source: Path | bytes
-    part: str
-
-
 def find_runs(folder: Path) -> list[Path]:
     """Return the folder itself if it is a run, else all run folders below it."""
     if not folder.is_dir():
         raise InputError("no such folder", path=folder)
-    found = []
+    runs = []
     for path, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if SETTINGS_FILE in names:
-            found.append(Path(path))
+            runs.append(Path(path))
             folders.clear()
-    if not found:
+    if not runs:
         raise InputError("no run here", path=folder, hint="give the folder that `endtask run --output` made")
-    for run in found:
+    for run in runs:
         if len(run.relative_to(folder).parts) > LEVELS_ABOVE:
-            what = f"the run is over {LEVELS_ABOVE} folders below {folder}, too deep to find the bundled inputs again"
-            raise InputError(what, path=run, hint="bundle a folder nearer to it")
-    return found
+            message = f"the run is over {LEVELS_ABOVE} folders below {folder}, too deep to find its bundled inputs"
+            raise InputError(message, path=run, hint="bundle a folder nearer to it")
+    return runs
 
 
 def open_run(folder: Path) -> Run:
@@ -273,27 +267,27 @@ def open_run(folder: Path) -> Run:
 
 
 def finished_stages(run: Run, kind: Kind) -> list[StageFolder]:
-    """Return the finished stages of a run, up to the last that a bundle of this kind contains."""
+    """Return the finished stages of a run that a bundle of this kind contains."""
     stages = run.stage_folders()
-    wanted = STAGES[: STAGES.index(LAST_STAGE[kind]) + 1]
-    return [stages[name] for name in takewhile(lambda name: stages[name].is_finished(), wanted)]
+    names = STAGES[: STAGES.index(LAST_STAGE[kind]) + 1]
+    return [stages[name] for name in takewhile(lambda name: stages[name].is_finished(), names)]
 
 
 def run_items(run: Run, stages: list[StageFolder], prefix: str) -> Iterator[Item]:
     """Yield a run's settings and finished stages; `prefix` is the path of the run in the bundle."""
     yield Item(f"{prefix}{SETTINGS_FILE}", run.folder / SETTINGS_FILE, "settings")
     for stage in stages:
-        if stage.name in _FOR_THE_NEXT_STAGE and stage is not stages[-1]:
+        if stage.name in _READ_BY_NEXT_STAGE and stage is not stages[-1]:
             yield _manifest_item(stage, f"{prefix}{stage.name}/")
         else:
             yield from _stage_items(stage, f"{prefix}{stage.name}/")
 
 
 def record_items(folder: Path, runs: Iterable[Path]) -> Iterator[Item]:
-    """Yield the records of comparisons and searches in the folders above the runs; their pages are written again."""
-    above = {path for run in runs for path in run.parents if path == folder or folder in path.parents}
-    for path in sorted(above):
-        for file in (path / name for name in _RECORDS):
+    """Yield the records of comparisons and searches in the parent folders of the runs; pages are made from them."""
+    parents = {path for run in runs for path in run.parents if path == folder or folder in path.parents}
+    for path in sorted(parents):
+        for file in (path / name for name in _EXPERIMENT_RECORDS):
             if file.is_file() and not file.is_symlink():
                 yield Item(file.relative_to(folder).as_posix(), file, "records")
 
@@ -306,17 +300,17 @@ def _stage_items(stage: StageFolder, prefix: str) -> Iterator[Item]:
         )
     for file in sorted(stage.final.rglob("*")):
         if file.is_file():
-            inside = file.relative_to(stage.final)
-            yield Item(f"{prefix}{inside.as_posix()}", file, _part(stage.name, inside))
+            path = file.relative_to(stage.final)
+            yield Item(f"{prefix}{path.as_posix()}", file, _part(stage.name, path))
 
 
-def _part(stage: str, inside: Path) -> str:
-    """Return the name of a file's part in a message about sizes."""
+def _part(stage: str, path: Path) -> str:
+    """Return the part of the bundle that a stage's file belongs to, for messages about sizes."""
     if stage == "select":
-        return "selected text" if inside.name in (SELECTION, DOMAIN) else "settings"
-    if stage == "pack" and len(inside.parts) > 1:
+        return "selected text" if path.name in (SELECTION, DOMAIN) else "settings"
+    if stage == "pack" and len(path.parts) > 1:
         names = {"selection": "tokens of the selection", "domain": "tokens of the domain", "tokenizer": "tokenizer"}
-        return names.get(inside.parts[0], "tokens of the task")
+        return names.get(path.parts[0], "tokens of the task")
     return "task" if stage == "read" else "settings"
 
 
@@ -337,14 +331,14 @@ class InputCopies:
     _tasks: dict[str, Task] = field(default_factory=dict)
 
     def add(self, run: Run) -> None:
-        """Add the inputs of a run, which then uses this record as it will where the bundle is unpacked."""
+        """Add the inputs of a run, and make the run use the copies as it will after the bundle is unpacked."""
         requested = requested_inputs(run.settings)
         key = json.dumps(requested["task"], sort_keys=True)
         if key in self._tasks:
             run.task = self._tasks[key]  # read once for all runs
         self._tasks[key] = run.task
         inputs = [self._input(run, name) for name, value in requested.items() if value is not None]
-        run.bundled = BundledInputs(run.folder, tuple(found for found in inputs if found is not None))
+        run.bundled = BundledInputs(run.folder, tuple(bundled for bundled in inputs if bundled is not None))
 
     def all_items(self) -> Iterator[Item]:
         """Yield the copies and their record."""
@@ -362,23 +356,22 @@ class InputCopies:
         if known is None:
             known = self.inputs[key] = BundledInput(name, requested, digest, self._copy(run, name, digest))
         if known.fingerprint != digest:
-            what = f"the {name} ({input_path(run.settings, name)}) changed since an earlier of these runs read it"
-            raise InputError(what, path=run.folder, hint="bundle one run alone, or run them again")
+            message = f"the {name} ({input_path(run.settings, name)}) changed since an earlier of these runs read it"
+            raise InputError(message, path=run.folder, hint="bundle each run separately, or run them again")
         return known
 
     def _copy(self, run: Run, name: str, digest: str) -> str | None:
-        here = run.bundled.local_settings(run.settings)
-        files = dict(_input_files(run, name, here))
+        files = dict(_input_files(run, name))
         if not files:
             return None
-        folder = f"{COPIES}/{name}-{digest[:_SHORT]}"
+        folder = f"{COPIES}/{name}-{digest[:_DIGEST_CHARACTERS]}"
         for file, source in files.items():
             self.items[f"{folder}/{file}"] = Item(f"{folder}/{file}", source, name)
         return folder
 
 
 def _digest(run: Run, name: str) -> str | None:
-    """Return the fingerprint of the input that the run was prepared with; None where no stage has read it yet."""
+    """Return the digest of the input that the run was prepared with; None if no stage has read it yet."""
     stage = _RECORDED_BY.get(name)
     if stage is None:
         return run.input_digest(name)
@@ -386,26 +379,28 @@ def _digest(run: Run, name: str) -> str | None:
     return None if manifest is None else str(manifest["inputs"][name])
 
 
-def _input_files(run: Run, name: str, here: Settings) -> Iterable[tuple[str, Path | bytes]]:
+def _input_files(run: Run, name: str) -> Iterable[tuple[str, Path | bytes]]:
+    """Return the files of an input with their paths in its copy; empty if the bundle needs no copy."""
+    settings = run.bundled.local_settings(run.settings)
     if name == "task":
         return task_files(run.task).items()
-    if name == "tokenizer" and here.tokenizer.path is not None:
-        return [(file.name, file) for file in tokenizer_files(here.tokenizer.path)]
-    if name == "checkpoint" and here.model.path is not None:
+    if name == "tokenizer" and settings.tokenizer.path is not None:
+        return [(file.name, file) for file in tokenizer_files(settings.tokenizer.path)]
+    if name == "checkpoint" and settings.model.path is not None:
         # The folder of the weights may contain the tokenizer that the run uses.
-        config = config_file(here.model.path)
-        files = [config, *weight_files(here.model.path), *tokenizer_files(here.model.path, key="model.path")]
+        config = config_file(settings.model.path)
+        files = [config, *weight_files(settings.model.path), *tokenizer_files(settings.model.path, key="model.path")]
         return [(file.relative_to(config.parent).as_posix(), file) for file in files]
     return ()
 
 
 def with_plain_selections(items: Iterable[Item], scratch: Path) -> list[Item]:
-    """Replace every selection by an uncompressed copy in `scratch`, which the bundle's own compression makes smaller.
+    """Replace every selection by an uncompressed copy in `scratch`; the bundle's compression makes it smaller.
 
-    Hard links to one file share a copy.
+    Hard links to the same file share a copy.
     """
     copies: dict[tuple[int, int], Path] = {}
-    found = []
+    replaced = []
     for item in items:
         if isinstance(item.source, Path) and item.source.name in (SELECTION, DOMAIN):
             status = item.source.stat()
@@ -413,8 +408,8 @@ def with_plain_selections(items: Iterable[Item], scratch: Path) -> list[Item]:
             if not copy.exists():
                 _copy_uncompressed(item.source, copy)
             item = replace(item, source=copy)
-        found.append(item)
-    return found
+        replaced.append(item)
+    return replaced
 
 
 def _copy_uncompressed(file: Path, copy: Path) -> None:

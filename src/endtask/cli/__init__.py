@@ -1,1 +1,1 @@
-"""One file per verb: parse, then call a plain function."""
+"""A file per command: it parses the arguments and calls a function."""

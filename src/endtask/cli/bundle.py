@@ -64,36 +64,36 @@ def command(
         unpacked = unbundle(folder, output)
         print(json.dumps({"folder": str(unpacked)}, ensure_ascii=False) if as_json else f"unpacked: {unpacked}")
         return
-    made = write_bundle(
+    bundle = write_bundle(
         folder, output, kind="text" if text else "tokens", max_size=MAX_SIZE if max_size is None else _bytes(max_size)
     )
     if as_json:
-        print(json.dumps({**asdict(made), "file": str(made.file)}, ensure_ascii=False))
+        print(json.dumps({**asdict(bundle), "file": str(bundle.file)}, ensure_ascii=False))
         return
-    print(_describe(made))
-    print(f"continue there: {_next_command(made, folder)}")
+    print(_describe(bundle))
+    print(f"continue there: {_next_command(bundle, folder)}")
 
 
-def _describe(made: Bundle) -> str:
+def _describe(bundle: Bundle) -> str:
     from endtask.reporting.format import plural, size
 
-    parts = ", ".join(f"{part} {size(amount)}" for part, amount in made.parts.items())
-    return f"bundle: {made.file}, {size(made.bytes)}, {plural(len(made.runs), 'run')} ({parts})"
+    parts = ", ".join(f"{part} {size(amount)}" for part, amount in bundle.parts.items())
+    return f"bundle: {bundle.file}, {size(bundle.bytes)}, {plural(len(bundle.runs), 'run')} ({parts})"
 
 
-def _next_command(made: Bundle, folder: Path) -> str:
+def _next_command(bundle: Bundle, folder: Path) -> str:
     """Return the command to run on the other machine."""
     from endtask.experiments.record import record_file
 
     if (folder / record_file("compare")).exists():
-        return f"endtask compare --bundle {made.file.name}"
-    if len(made.runs) == 1:
-        return f"endtask run --bundle {made.file.name}"
-    return f"endtask bundle {made.file.name} --unpack"
+        return f"endtask compare --bundle {bundle.file.name}"
+    if len(bundle.runs) == 1:
+        return f"endtask run --bundle {bundle.file.name}"
+    return f"endtask bundle {bundle.file.name} --unpack"
 
 
 def _bytes(text: str) -> int:
-    """Parse a size such as 60MB."""
+    """Return the bytes of a size such as 60MB."""
     from endtask.config import SizeBudget
 
     try:

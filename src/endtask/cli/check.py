@@ -39,9 +39,9 @@ def command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Read the data, name every problem, show tokenised and masked examples, and estimate time, memory and disk.
+    """Read the data, list the problems, show tokenised and masked examples, and estimate time, memory and disk.
 
-    Nothing is written. The exit code is 1 if a problem would spoil the result, or stop the run.
+    Nothing is written. The exit code is 1 if a problem would spoil the result or stop the run.
     """
     from endtask.pipeline.check import check
 

@@ -80,20 +80,20 @@ CheckpointOption = Annotated[
     str | None, typer.Option("--checkpoint", metavar="PATH", help="A model to fine-tune as a baseline.")
 ]
 AgainstOption = Annotated[
-    str | None, typer.Option("--against", metavar="NAME", help="The variant others are tested against [the first].")
+    str | None, typer.Option("--against", metavar="NAME", help="The variant to test the others against [the first].")
 ]
-ByOption = Annotated[str | None, typer.Option("--by", metavar="SPLIT", help="dev: no run looks at test [test].")]
+ByOption = Annotated[str | None, typer.Option("--by", metavar="SPLIT", help="dev: no run reads test [test].")]
 UntilOption = Annotated[str | None, typer.Option("--until", metavar="STAGE", help="Stop all runs after this stage.")]
 BundleOption = Annotated[
     Path | None,
-    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if needed, and resume there."),
+    typer.Option("--bundle", metavar="FILE", help="Unpack a bundle to --output [runs/NAME], and resume there."),
 ]
 ResultsOption = Annotated[
     Path | None,
     typer.Option(
         "--results",
         metavar="FILE",
-        help="Write scores, predictions and cost as one JSON file after every run; of several tasks, a folder.",
+        help="JSON file of scores, predictions and cost, written after every run; with several tasks, a folder.",
     ),
 ]
 FinishedOption = Annotated[bool, typer.Option("--finished", help="Test the runs that are finished; train nothing.")]
@@ -142,36 +142,36 @@ def command(
     if finished:
         _check_no_training({"--devices": devices, "--until": until})
     flags = _flags(only, variant, values, seeds, finetune_seeds, baseline, no_baselines, checkpoint, against, by)
-    given = {"--task": task, "--corpus": corpus, "--budget": budget, "--preset": preset, "--set": overrides}
-    in_study = {"--study": study, "--var": variables, "--study-tasks": tasks}
+    setting_flags = {"--task": task, "--corpus": corpus, "--budget": budget, "--preset": preset, "--set": overrides}
+    study_flags = {"--study": study, "--var": variables, "--study-tasks": tasks}
     sources: list[Path] = []
     if bundle is not None:
-        _check_no_settings({"SETTINGS": settings, **given, **in_study}, bundle)
+        _check_no_settings({"SETTINGS": settings, **setting_flags, **study_flags}, bundle)
         settings, output = _unpacked(bundle, output), None
     if settings is not None and is_comparison(settings):
-        _check_no_settings({**given, "--output": output, **in_study}, settings)
-        resolved, found, presets = read_comparison_folder(settings)
-        experiments = [TaskStudy("", resolved, with_flags(found, flags), presets)]
+        _check_no_settings({**setting_flags, "--output": output, **study_flags}, settings)
+        resolved, recorded, presets = read_comparison_folder(settings)
+        experiments = [TaskStudy("", resolved, with_flags(recorded, flags), presets)]
     else:
-        experiments, sources = _experiments(settings, study, variables, tasks, flags, output, given)
+        experiments, sources = _experiments(settings, study, variables, tasks, flags, output, setting_flags)
     files = _results_files(results, experiments)
     where = "--variant" if variant else "--values" if values else str(study or settings or NAME)
-    chosen = read_names(devices) or experiments[0].study.devices
+    run_devices = read_names(devices) or experiments[0].study.devices
     outcomes: dict[str, ComparisonResult] = {}
-    for each, file in zip(experiments, files, strict=True):
-        if each.name:
-            say(f"task {each.name}")
+    for experiment, file in zip(experiments, files, strict=True):
+        if experiment.name:
+            say(f"task {experiment.name}")
         if finished:
-            outcomes[each.name] = compare_finished(
-                each.settings, each.study, presets=each.presets, results=file, where=where
+            outcomes[experiment.name] = compare_finished(
+                experiment.settings, experiment.study, presets=experiment.presets, results=file, where=where
             )
         else:
-            outcomes[each.name] = compare(
-                each.settings,
-                each.study,
-                presets=each.presets,
+            outcomes[experiment.name] = compare(
+                experiment.settings,
+                experiment.study,
+                presets=experiment.presets,
                 until=until,
-                devices=chosen,
+                devices=run_devices,
                 sources=sources,
                 where=where,
                 results=file,
@@ -217,9 +217,9 @@ def _experiments(
     tasks: str | None,
     flags: dict[str, Any],
     output: Path | None,
-    given: dict[str, Any],
+    setting_flags: dict[str, Any],
 ) -> tuple[list[TaskStudy], list[Path]]:
-    """Return an experiment for each task, and run folders whose stages they may reuse."""
+    """Return an experiment for each task, and the run folders whose stages they may reuse."""
     from endtask.experiments.flags import read_names, read_variables, with_flags
     from endtask.experiments.spec import Study, is_study_file, read_study, study_tasks
     from endtask.experiments.variants import listed_variants
@@ -237,30 +237,30 @@ def _experiments(
     sources: list[Path] = []
 
     def load(values: dict[str, Any], preset: str | None) -> Settings:
-        found = settings_from(
+        settings = settings_from(
             path,
-            task=given["--task"],
-            corpus=given["--corpus"],
-            budget=given["--budget"],
-            preset=given["--preset"] or preset,
-            overrides=given["--set"],
+            task=setting_flags["--task"],
+            corpus=setting_flags["--corpus"],
+            budget=setting_flags["--budget"],
+            preset=setting_flags["--preset"] or preset,
+            overrides=setting_flags["--set"],
             values=values,
         )
-        if not found.output_dir:
-            return found
-        sources[:] = [Path(found.output_dir)]  # the run itself, if it was made before
-        folder = str(output or f"{found.output_dir.rstrip('/')}-compare")
-        return found.model_copy(update={"output_dir": folder})
+        if not settings.output_dir:
+            return settings
+        sources[:] = [Path(settings.output_dir)]  # the run with these settings, if it exists
+        folder = str(output or f"{settings.output_dir.rstrip('/')}-compare")
+        return settings.model_copy(update={"output_dir": folder})
 
-    chosen = read_names(tasks) or ()
+    task_names = read_names(tasks) or ()
     if study_file is not None:
-        for each in study_tasks(study, load, chosen):  # mistakes of the file are reported under its name
-            listed_variants(each.settings, each.study, str(study_file), each.presets)
-    return study_tasks(with_flags(study, flags), load, chosen), sources
+        for experiment in study_tasks(study, load, task_names):  # errors of the file name the file
+            listed_variants(experiment.settings, experiment.study, str(study_file), experiment.presets)
+    return study_tasks(with_flags(study, flags), load, task_names), sources
 
 
 def _results_files(results: Path | None, experiments: list[TaskStudy]) -> list[Path | None]:
-    """Return the results file of each experiment; several have a folder."""
+    """Return the results file of each experiment; files of several experiments are in a folder."""
     from endtask.reporting.results import check_results_file
 
     if results is None:
@@ -270,31 +270,31 @@ def _results_files(results: Path | None, experiments: list[TaskStudy]) -> list[P
         return [results]
     check_results_file(results / "results.json" if results.is_dir() else results)
     results.mkdir(exist_ok=True)
-    return [results / f"{each.name}.json" for each in experiments]
+    return [results / f"{experiment.name}.json" for experiment in experiments]
 
 
-def _check_no_settings(given: dict[str, object], folder: Path) -> None:
-    flag = next((name for name, value in given.items() if value), None)
+def _check_no_settings(flags: dict[str, object], folder: Path) -> None:
+    flag = next((name for name, value in flags.items() if value), None)
     if flag is not None:
         hint = "variants and seeds may be added; for other settings choose another --output"
         raise InputError(f"{flag}: this comparison has its settings already", path=folder, hint=hint)
 
 
-def _check_no_training(given: dict[str, str | None]) -> None:
-    flag = next((name for name, value in given.items() if value), None)
+def _check_no_training(flags: dict[str, str | None]) -> None:
+    flag = next((name for name, value in flags.items() if value), None)
     if flag is not None:
         raise InputError(f"--finished trains nothing, and {flag} is about training", hint="leave out one of them")
 
 
 def _unpacked(bundle: Path, output: Path | None) -> Path:
-    """Return the folder of the bundle's comparison, unpacked if it is not there yet."""
+    """Return the folder of the bundle's comparison; unpack the bundle if needed."""
     from endtask.bundle.unpack import bundle_header, unbundle
     from endtask.experiments.compare import RECORD
 
     header = bundle_header(bundle)
     if RECORD not in header.files:
-        is_one = len(header.runs) == 1
-        hint = f"endtask run --bundle {bundle}" if is_one else f"endtask bundle {bundle} --unpack"
+        is_single_run = len(header.runs) == 1
+        hint = f"endtask run --bundle {bundle}" if is_single_run else f"endtask bundle {bundle} --unpack"
         raise InputError("holds no comparison", path=bundle, hint=hint)
     return unbundle(bundle, output)
 

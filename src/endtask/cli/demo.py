@@ -21,7 +21,7 @@ def command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """The whole chain in about five minutes on two cores, on text that is already on this computer.
+    """Run all stages in about five minutes on two cores, on text that is already on this computer.
 
     The task: which of eight Python libraries does a documentation text come from? The corpus: the documentation
     strings of all libraries installed with endtask. Nothing is downloaded.

@@ -53,7 +53,7 @@ def command(
         str | None, typer.Option("--seeds", metavar="A,B,...", help="Seeds of heads, batches and dropout [0,1].")
     ] = None,
     train: Annotated[
-        str | None, typer.Option("--train", metavar="PARTS", help="What is trained: head, transformer or all [head].")
+        str | None, typer.Option("--train", metavar="PARTS", help="Weights to train: head, transformer or all [head].")
     ] = None,
     head: Annotated[
         str | None, typer.Option("--head", metavar="HEADS", help="new, or keep: the head of pre-training [new].")
@@ -99,15 +99,15 @@ def command(
     values: dict[str, Any] = {key: _read_list(text, key) for key, text in lists.items() if text is not None}
     values |= {key: number for key, number in {"samples": samples, "folds": folds}.items() if number is not None}
     if held_out is not None:
-        values["held_out"] = _read_one(held_out, "--held-out")
-    chosen = read_names(devices) or []
+        values["held_out"] = held_out if held_out == "dev" else _read_number(held_out, "--held-out")
+    device_names = read_names(devices) or []
     if len(runs) == 1 and is_study_file(runs[0]):
-        outcomes = _run_study(runs[0], variables, study_tasks, values, overrides or [], chosen, output)
+        outcomes = _run_study(runs[0], variables, study_tasks, values, overrides or [], device_names, output)
     else:
         if variables or study_tasks:
             raise InputError("--var and --study-tasks are for a study", hint="endtask few-shot STUDY.yaml")
-        spec = _checked({}, values, overrides or [])
-        outcomes = {"": few_shot(runs, spec, output, devices=chosen)}
+        spec = _few_shot_spec({}, values, overrides or [])
+        outcomes = {"": few_shot(runs, spec, output, devices=device_names)}
     print_outcomes(outcomes, as_json, _print)
 
 
@@ -127,21 +127,21 @@ def _run_study(
 
     study = read_study(path, read_variables(variables or ()))
     base = study.few_shot.model_dump(mode="json") if study.few_shot is not None else {}
-    study = study.model_copy(update={"few_shot": _checked(base, values, overrides)})
+    study = study.model_copy(update={"few_shot": _few_shot_spec(base, values, overrides)})
     folder = output or Path("runs") / path.stem
 
     def load(values: dict[str, Any], preset: str | None) -> Settings:
         return settings_from(None, preset=preset, values=values).model_copy(update={"output_dir": str(folder)})
 
-    chosen = devices or study.devices
+    experiments = study_tasks(study, load, read_names(tasks) or ())
     return {
-        each.name: few_shot_study(each, devices=chosen, where=str(path))
-        for each in study_tasks(study, load, read_names(tasks) or ())
+        experiment.name: few_shot_study(experiment, devices=devices or study.devices, where=str(path))
+        for experiment in experiments
     }
 
 
-def _checked(base: dict[str, Any], values: dict[str, Any], overrides: list[str]) -> FewShotSpec:
-    """Return the section with the values of flags."""
+def _few_shot_spec(base: dict[str, Any], values: dict[str, Any], overrides: list[str]) -> FewShotSpec:
+    """Return the few-shot section of a study, changed by the flags."""
     from endtask.config.loading import apply_override
     from endtask.experiments.few_shot.few_shot_spec import check_few_shot
 
@@ -158,19 +158,16 @@ def _print(outcome: FewShotOutcome) -> None:
     print(f"report: {outcome.folder / PAGE}")
 
 
-_FLAGS = {"labels": "--labels", "seeds": "--seeds", "learning_rates": "--learning-rates"}
+_NUMBER_FLAGS = {"labels": "--labels", "seeds": "--seeds", "learning_rates": "--learning-rates"}
 
 
 def _read_list(text: str, key: str) -> list[Any]:
-    """Return the values between commas; names as text, numbers as numbers."""
+    """Return the values between commas, as numbers for the flags of numbers."""
     parts = [part.strip() for part in text.split(",")]
-    return [_read_one(part, _FLAGS[key]) for part in parts] if key in _FLAGS else parts
+    return [_read_number(part, _NUMBER_FLAGS[key]) for part in parts] if key in _NUMBER_FLAGS else parts
 
 
-def _read_one(text: str, flag: str) -> int | float | str:
-    """Return a number, or `dev`."""
-    if flag == "--held-out" and text == "dev":
-        return text
+def _read_number(text: str, flag: str) -> int | float:
     try:
         return int(text) if text.isdecimal() else float(text)
     except ValueError:

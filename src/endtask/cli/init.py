@@ -36,33 +36,33 @@ def command(
     ] = None,
     overrides: SetOption = None,
     align: Annotated[
-        bool, typer.Option("--align", help="Read the task, and propose an objective shaped like it for pre-training.")
+        bool, typer.Option("--align", help="Read the task, and propose a pre-training objective with its form.")
     ] = False,
 ) -> None:
-    """Write a commented settings file to start from; an existing file is left alone."""
+    """Write a commented settings file to start from; an existing file is not changed."""
     if path.suffix not in (".yaml", ".yml"):
-        hint = "labelled data come by --task" if path.exists() else "choose a name that ends in .yaml"
+        hint = "give labelled data by --task" if path.exists() else "choose a name that ends in .yaml"
         raise InputError("the settings are written as YAML", path=path, hint=hint)
     if path.exists() or path.is_symlink():
         raise InputError("the file exists and was left as it is", path=path, hint="choose another name")
     if not path.parent.is_dir():
         raise InputError("no such folder", path=path.parent)
     sources = [source_settings(entry) for entry in corpus or ["path/to/corpus/*.jsonl.zst"]]
-    requested = _requested(overrides or [])
-    more = _aligned(task, corpus, sources, overrides or []) if align else {}
+    requested = _override_values(overrides or [])
+    proposed = _aligned_settings(task, corpus, sources, overrides or []) if align else {}
     text = starter_yaml(
         str(path),
         task=task or "path/to/task",
         corpus=sources,
         output_dir=str(output or f"runs/{path.stem}"),
-        more={**more, **requested},
+        extra={**proposed, **requested},
     )
     write_text(path, text)
     print(f"wrote {path}; next: endtask check {path}")
 
 
-def _requested(overrides: list[str]) -> dict[str, Any]:
-    """What `--set` says, by dotted key; checked as every command does."""
+def _override_values(overrides: list[str]) -> dict[str, Any]:
+    """Return the values of `--set` by dotted key. Raise `InputError` if settings with them are not valid."""
     tree: dict[str, Any] = {}
     for override in overrides:
         apply_override(tree, override)
@@ -70,10 +70,10 @@ def _requested(overrides: list[str]) -> dict[str, Any]:
     return values_by_key(tree)
 
 
-def _aligned(
+def _aligned_settings(
     task: str | None, corpus: list[str] | None, sources: list[dict[str, str]], overrides: list[str]
 ) -> dict[str, Any]:
-    """The settings of an aligned objective for this task and corpus."""
+    """Return the settings of an aligned objective for this task and corpus."""
     if task is None or not corpus:
         raise InputError("an objective is proposed for a task and a corpus", hint="--task ... --corpus ... --align")
     from endtask.pipeline.propose_alignment import propose
@@ -88,14 +88,14 @@ def _aligned(
 _HEADING = """\
 # Settings of an endtask run. Lines after '#' show defaults; remove the '#' to change them.
 # Check this file and your data:  endtask check {path}
-# Do the work:                    endtask run {path}
+# Train the model:                endtask run {path}
 """
 
 
 def starter_yaml(
-    path: str, *, task: str, corpus: list[dict[str, str]], output_dir: str, more: Mapping[str, object] | None = None
+    path: str, *, task: str, corpus: list[dict[str, str]], output_dir: str, extra: Mapping[str, object] | None = None
 ) -> str:
-    """Return YAML with the few values that matter set, `more` of them by dotted key, and all others in comments.
+    """Return YAML that sets the most important values and those of `extra`, with all other settings in comments.
 
     >>> print(starter_yaml("my.yaml", task="data", corpus=[{"path": "*.txt"}], output_dir="runs/my").splitlines()[3])
     output_dir: runs/my  # the run's folder
@@ -105,59 +105,55 @@ def starter_yaml(
         "task.path": task,
         "corpus.sources": corpus,
         "budget": "10min",
-        **(more or {}),
+        **(extra or {}),
     }
     lines = _section_lines(Settings, "", values)
     return _HEADING.format(path=path) + "\n".join(lines) + "\n"
 
 
 def values_by_key(tree: Mapping[str, Any], model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, Any]:
-    """Return the values of a nested mapping by the dotted keys that have a line in the starter.
+    """Return the values of a nested mapping by the dotted keys that have a line in the settings file.
 
     >>> values_by_key({"seed": 1, "pretrain": {"seed": 9, "objectives": {"own": {"kind": "mlm"}}}})
     {'seed': 1, 'pretrain.seed': 9, 'pretrain.objectives': {'own': {'kind': 'mlm'}}}
     """
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in tree.items():
         default = model.model_fields[name].get_default(call_default_factory=True)
         if isinstance(default, PartSection):
-            given = {default.part_key: value} if isinstance(value, str) else value or {}
-            found.update(values_by_key(given, default.for_part(default.chosen(given)), f"{prefix}{name}."))
+            section = {default.part_key: value} if isinstance(value, str) else value or {}
+            flat.update(values_by_key(section, default.for_part(default.chosen(section)), f"{prefix}{name}."))
         elif isinstance(default, BaseModel):
-            found.update(values_by_key(value or {}, type(default), f"{prefix}{name}."))
+            flat.update(values_by_key(value or {}, type(default), f"{prefix}{name}."))
         else:
-            found[prefix + name] = value
-    return found
+            flat[prefix + name] = value
+    return flat
 
 
 def _section_lines(model: type[BaseModel], prefix: str, values: dict[str, object]) -> list[str]:
     lines = []
     for name, field in model.model_fields.items():
         key, default = f"{prefix}{name}", field.get_default(call_default_factory=True)
-        margin = "  " * prefix.count(".")
+        indent = "  " * prefix.count(".")
         if isinstance(default, BaseModel):
             section = type(default)
-            if isinstance(default, PartSection):  # with the options of the part that `values` name
-                name_of_part = values.get(f"{key}.{default.part_key}", getattr(default, default.part_key))
-                section = default.for_part(str(name_of_part))
-            inner = _section_lines(section, f"{key}.", values)
-            # Never in a comment: a user then removes one '#' to change a key below it.
-            lines += ["", f"{margin}{name}:  # {_first_line(default)}", *inner]
+            if isinstance(default, PartSection):  # show the options of the part in `values`
+                part_name = values.get(f"{key}.{default.part_key}", getattr(default, default.part_key))
+                section = default.for_part(str(part_name))
+            summary = (type(default).__doc__ or "").splitlines()[0]
+            # A section is no comment, so that a user removes a single '#' to change a key in it.
+            lines += ["", f"{indent}{name}:  # {summary}", *_section_lines(section, f"{key}.", values)]
         else:
             comment = f"  # {field.description}" if field.description else ""
             value = values.get(key, default)
-            lines.append(f"{margin}{'' if key in values else '# '}{name}: {_inline(value)}{comment}")
+            lines.append(f"{indent}{'' if key in values else '# '}{name}: {_inline(value)}{comment}")
     return lines
 
 
-def _first_line(section: BaseModel) -> str:
-    return (type(section).__doc__ or "").splitlines()[0]
-
-
 def _inline(value: object) -> str:
-    """A value on one line, in YAML."""
+    """Return a value as YAML on one line."""
     plain = list(value) if isinstance(value, tuple) else value
-    if isinstance(plain, dict):  # sections by name, of which only what differs is shown
+    if isinstance(plain, dict):  # sections by name, without their default values
         plain = {
             name: item.model_dump(mode="json", exclude_defaults=True) if isinstance(item, BaseModel) else item
             for name, item in plain.items()

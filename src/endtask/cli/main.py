@@ -1,4 +1,4 @@
-"""The `endtask` command: a table of verbs, and the one place where errors become a line and an exit code."""
+"""The `endtask` command: the table of its verbs, and the conversion of errors to a line and an exit code."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from endtask.io.stage_folder import own_version
 from endtask.registry import load_plugin
 
 
-class Stopped(Exception):
-    """Ctrl-C, under a name that Typer lets through; it would end the process without a word."""
+class _Interrupted(Exception):
+    """Replaces `KeyboardInterrupt`, for which Typer would exit without a message."""
 
 
 class _Verbs(TyperGroup):
@@ -42,7 +42,7 @@ class _Verbs(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise Stopped from None
+            raise _Interrupted from None
 
 
 app = typer.Typer(
@@ -58,12 +58,12 @@ VERBS = (init, check, run, search, compare, few_shot, bundle, retrieve, select, 
 for verb in VERBS:
     app.command(verb.NAME, epilog=verb.EXAMPLES)(verb.command)
 
-# The class of all complaints about the command line; Typer shows only its leaves, and has moved it before.
+# The base class of command line errors. Typer exports only its subclasses, and the module of the class has changed.
 _UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"endtask {own_version()}")
         raise typer.Exit
 
@@ -78,7 +78,7 @@ def endtask(
         typer.Option(
             "--plugin",
             metavar="FILE.py",
-            help="Load your own selectors, objectives, weightings, encoders or metrics; before or after the verb.",
+            help="Load your own selectors, objectives, weightings, encoders or metrics; anywhere in the command.",
         ),
     ] = None,
 ) -> None:
@@ -86,45 +86,45 @@ def endtask(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line; a user's mistake is one line on standard error and exit code 2."""
+    """Run the command line; a user's mistake gives a line on standard error and exit code 2."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # its advice is for people who call it themselves
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # its advice is for programmers
     try:
         code = app(_load_plugins(arguments), prog_name="endtask", standalone_mode=False)
     except InputError as error:
         _stop(str(error), 2)
     except _UsageError as error:
         _explain_usage(error)
-    except Stopped:
+    except _Interrupted:
         again = "the same command without --from" if "--from" in (arguments or sys.argv) else "the same command"
         _stop(f"stopped; {again} resumes from here", 130)
     except Exception as error:
-        trouble = disk_error(error)
-        if trouble is None:
+        message = disk_error(error)
+        if message is None:
             raise
-        _stop(trouble, 2)
+        _stop(message, 2)
     sys.exit(code)
 
 
 def _load_plugins(arguments: Sequence[str] | None) -> list[str]:
-    """Load the files that `--plugin` names, at any position, and return the other arguments.
+    """Load the files of `--plugin`, at any position, and return the other arguments.
 
-    Plug-ins are named here and in the environment alone: no settings file, run folder or bundle may name code.
+    Code comes from the command line and the environment only: no settings file, run folder or bundle may name it.
     """
-    left: list[str] = []
-    given = iter(sys.argv[1:] if arguments is None else arguments)
-    for argument in given:
+    others: list[str] = []
+    remaining = iter(sys.argv[1:] if arguments is None else arguments)
+    for argument in remaining:
         name, equals, path = argument.partition("=")
         if name != "--plugin":
-            left.append(argument)
+            others.append(argument)
             continue
-        path = path if equals else next(given, "")
+        path = path if equals else next(remaining, "")
         if not path:
             raise InputError("--plugin: name a Python file", hint="endtask run --plugin my_selector.py ...")
         load_plugin(path)
-    return left
+    return others
 
 
 def _explain_usage(error: Any) -> NoReturn:
@@ -135,6 +135,6 @@ def _explain_usage(error: Any) -> NoReturn:
     _stop(f"{error.format_message().rstrip('.')} (see {verb} --help)", 2)
 
 
-def _stop(line: str, code: int) -> NoReturn:
-    print(f"endtask: {' '.join(line.splitlines())}", file=sys.stderr)
+def _stop(message: str, code: int) -> NoReturn:
+    print(f"endtask: {' '.join(message.splitlines())}", file=sys.stderr)
     sys.exit(code)

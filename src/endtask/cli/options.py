@@ -1,4 +1,4 @@
-"""The options that several commands share, and how they become settings."""
+"""The options that several commands share, and the settings made from them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ CorpusOption = Annotated[
 BudgetOption = Annotated[
     str | None,
     typer.Option(
-        "--budget", metavar="AMOUNT", help="How much training may cost: 600s, 10min, 50Mtok, 2000steps, 1e17flops."
+        "--budget", metavar="AMOUNT", help="Limit of all training: 600s, 10min, 50Mtok, 2000steps or 1e17flops."
     ),
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", metavar="FOLDER", help="The run's folder [runs/TASK].")]
 ExperimentOutputOption = Annotated[
-    Path | None, typer.Option("--output", metavar="FOLDER", help="Its folder [runs/TASK-compare, runs/TASK-search].")
+    Path | None,
+    typer.Option("--output", metavar="FOLDER", help="The experiment's folder [runs/TASK-compare, runs/TASK-search]."),
 ]
-PresetOption = Annotated[str | None, typer.Option("--preset", metavar="NAME", help="Start from a shipped preset.")]
+PresetOption = Annotated[str | None, typer.Option("--preset", metavar="NAME", help="Start from a preset.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -55,11 +56,11 @@ StudyTasksOption = Annotated[
 DevicesOption = Annotated[
     str | None,
     typer.Option(
-        "--devices", metavar="0,1,...", help="Spread the runs over these GPUs; one named twice runs two at a time."
+        "--devices", metavar="0,1,...", help="Spread the runs over these GPUs; a repeated GPU runs two at a time."
     ),
 ]
 StartOption = Annotated[str | None, typer.Option("--from", metavar="STAGE", help="Redo this stage and all after it.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print figures as JSON on standard output.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print results as JSON on standard output.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error, only warnings.")]
 
 
@@ -74,32 +75,32 @@ def settings_from(
     overrides: list[str] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Settings from a file or run folder and the flags; the run's folder defaults to `runs/TASK`.
+    """Return settings from a file or run folder and the flags; the run's folder defaults to `runs/TASK`.
 
     `values` are nested values of a study: they override the file, and flags override them.
     """
-    given: dict[str, Any] = {}
-    merge(given, values or {})
+    tree: dict[str, Any] = {}
+    merge(tree, values or {})
     if path is not None and path.is_dir():
-        given["output_dir"] = str(path)  # the folder may have been moved or copied since
+        tree["output_dir"] = str(path)  # the folder may have been moved or copied
         path = path / SETTINGS_FILE
     if task is not None:
-        merge(given, {"task": {"path": task}})
+        merge(tree, {"task": {"path": task}})
     if corpus:
-        merge(given, {"corpus": {"sources": [source_settings(entry) for entry in corpus]}})
+        merge(tree, {"corpus": {"sources": [source_settings(entry) for entry in corpus]}})
     if budget is not None:
-        given["budget"] = _budget(budget)
+        tree["budget"] = _checked_budget(budget)
     if output is not None:
-        given["output_dir"] = str(output)
-    settings = load_settings(path, preset=preset, given=given, overrides=overrides or ())
+        tree["output_dir"] = str(output)
+    settings = load_settings(path, preset=preset, given=tree, overrides=overrides or ())
     if settings.output_dir or not settings.task.path:
         return settings
     name = Path(settings.task.path).resolve().name.split(".")[0]
     return settings.model_copy(update={"output_dir": f"runs/{name or 'task'}"})
 
 
-def _budget(text: str) -> str:
-    """The same text, if it is a budget: a mistake in a flag is not one of the settings file."""
+def _checked_budget(text: str) -> str:
+    """Return the text if it is a budget, else raise an `InputError` that names the flag."""
     try:
         Budget.parse(text)
     except ValueError as error:
@@ -108,19 +109,19 @@ def _budget(text: str) -> str:
 
 
 def source_settings(entry: str) -> dict[str, str]:
-    """One `--corpus` as a section of settings; it may say `name=path`."""
+    """Return the settings of a `--corpus` entry, which may be `name=path`."""
     from endtask.corpus.sources import parse_source
 
     return parse_source(entry).model_dump(exclude_none=True)
 
 
 def examples(*commands: str) -> str:
-    """Text for the end of a `--help` page; `\\b` stops Typer from joining the lines."""
+    """Return the examples at the end of a `--help` page; `\\b` stops Typer from joining the lines."""
     return "\b\nExamples:\n" + "\n".join(f"  {command}" for command in commands)
 
 
 def print_outcomes(outcomes: Mapping[str, Any], as_json: bool, print_outcome: Callable[[Any], None]) -> None:
-    """Print the outcome of each task of a study, as JSON or in words; a single task may have no name."""
+    """Print the outcome of each task of a study, as JSON or as text; a single task may have no name."""
     if as_json:
         trees = {name: outcome.to_dict() for name, outcome in outcomes.items()}
         print(json.dumps(trees.get("", trees), ensure_ascii=False))

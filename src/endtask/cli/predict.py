@@ -17,7 +17,7 @@ from endtask.errors import InputError
 from endtask.progress import say
 
 if TYPE_CHECKING:
-    from endtask.serving.predictor import Answer, Text
+    from endtask.serving.predictor import Text
 
 NAME = "predict"
 EXAMPLES = examples(
@@ -71,11 +71,11 @@ def command(
         batches = batched(map(read, texts), batch_size)
     elif file is not None:
         if bare_suffix(file) in ROW_SUFFIXES:
-            tags, own = predictor.task_type.per_token, _columns_of(run)
-            text = _Column("--column", column, own.get("tokens" if tags else "text"), "text")
-            pair = None if single else _Column("--pair-column", pair_column, own.get("text_pair"), "text_pair")
-            texts_of = _table_texts(file, text, pair, needs_pair=predictor.takes_pairs is True, tags=tags)
-            batches = batched(texts_of, batch_size)
+            tags, task_columns = predictor.task_type.per_token, _task_columns(run)
+            text = _Column("--column", column, task_columns.get("tokens" if tags else "text"), "text")
+            pair = None if single else _Column("--pair-column", pair_column, task_columns.get("text_pair"), "text_pair")
+            table_texts = _table_texts(file, text, pair, needs_pair=predictor.takes_pairs is True, tags=tags)
+            batches = batched(table_texts, batch_size)
         else:
             batches = batched((read(line) for _, line in read_lines(file)), batch_size)
     else:
@@ -84,7 +84,7 @@ def command(
         if sys.stdin.isatty():
             say("a text per line; Ctrl-D ends")
     for answer in predictor.stream_batches(batches):
-        _show(answer, as_json)
+        print(json.dumps(vars(answer), ensure_ascii=False) if as_json else answer, flush=True)
 
 
 def trial_line(run: Path) -> str:
@@ -95,21 +95,17 @@ def trial_line(run: Path) -> str:
     return f"try it: endtask predict {shlex.quote(str(run))} {text}"
 
 
-def _show(answer: Answer, as_json: bool) -> None:
-    print(json.dumps(vars(answer), ensure_ascii=False) if as_json else answer, flush=True)
-
-
 def arrived_lines(stream: BinaryIO) -> Iterator[list[str]]:
-    """Yield the complete lines read so far as soon as there are any, so that a slow writer sees results at once."""
-    number, rest = 0, b""
-    read_some = getattr(stream, "read1", stream.read)
-    while chunk := read_some(1 << 16):
-        *lines, rest = (rest + chunk).split(b"\n")
+    """Yield complete lines as soon as they arrive, so that a slow writer sees results at once."""
+    count, incomplete = 0, b""
+    read = getattr(stream, "read1", stream.read)
+    while chunk := read(1 << 16):
+        *lines, incomplete = (incomplete + chunk).split(b"\n")
         if lines:
-            yield [_decoded(line, row) for row, line in enumerate(lines, start=number + 1)]
-            number += len(lines)
-    if rest:
-        yield [_decoded(rest, number + 1)]
+            yield [_decoded(line, row) for row, line in enumerate(lines, start=count + 1)]
+            count += len(lines)
+    if incomplete:
+        yield [_decoded(incomplete, count + 1)]
 
 
 def _decoded(line: bytes, number: int) -> str:
@@ -124,7 +120,7 @@ def _split(line: str) -> Text:
     return (first, second) if tab else line
 
 
-def _columns_of(run: Path) -> dict[str, str | None]:
+def _task_columns(run: Path) -> dict[str, str | None]:
     """Return the column names in the settings of a run's task; empty for a model outside a run."""
     from endtask.config.loading import read_tree
     from endtask.io.run_layout import SETTINGS_FILE
@@ -136,19 +132,19 @@ def _columns_of(run: Path) -> dict[str, str | None]:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column to read: the one given by the option, else that of the task's files if present, else the default."""
+    """A column to read: that of the option, else that of the task's files if the row has it, else the default."""
 
     option: str
-    given: str | None
-    trained: str | None
+    option_value: str | None
+    task_column: str | None
     default: str
 
     def name_in(self, row: Collection[str]) -> str:
-        return self.given or (self.trained if self.trained in row else None) or self.default
+        return self.option_value or (self.task_column if self.task_column in row else None) or self.default
 
 
 def _table_texts(path: Path, text: _Column, pair: _Column | None, *, needs_pair: bool, tags: bool) -> Iterator[Text]:
-    """Yield the texts of a table file; those of a tagger may be lists of words, as in its task's files."""
+    """Yield the texts of a table file; the texts for a tagger may be lists of words, as in the task's files."""
     from endtask.io.tables import find_column, read_rows
 
     for number, row in read_rows(path):

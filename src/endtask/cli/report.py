@@ -25,21 +25,19 @@ def command(
     latency: Annotated[bool, typer.Option("--latency", help="Measure the latency for one text on the CPU.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the report of a run again: one self-contained HTML page."""
+    """Write the report of a run again, as a self-contained HTML page."""
     from endtask.reporting.page import summary, verdict_lines, write_report
 
     if not (run / SETTINGS_FILE).exists():
         raise InputError("no run here", path=run, hint="endtask run --output FOLDER makes one")
-    latency_lines = _latency(run) if latency else []
+    latency_lines = []
+    if latency:
+        from endtask.serving.latency import latency_line, write_latency
+
+        latency_lines.append(latency_line(write_latency(run)))
     page = write_report(run)
     if as_json:
         print(json.dumps(summary(run), ensure_ascii=False))
         return
     print("\n".join([*verdict_lines(run), *latency_lines]))
     print(f"report: {page}")
-
-
-def _latency(run: Path) -> list[str]:
-    from endtask.serving.latency import latency_line, write_latency
-
-    return [latency_line(write_latency(run))]

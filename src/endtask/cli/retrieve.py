@@ -45,8 +45,8 @@ def command(
 ) -> None:
     """Retrieve passages for the task's texts and select the best of them, without any training.
 
-    For comparison, select at random, by class in turn, or import your own selection. Writes a Parquet table with text,
-    source, rank, score and matched queries to the run's folder.
+    For comparison, select at random or import your own selection. Writes a Parquet table with text, source, rank,
+    score and matched queries to the run's folder.
     """
     from endtask.errors import InputError
     from endtask.io.run_layout import SELECTION
@@ -69,7 +69,7 @@ def command(
 
 
 def _retrieval_lines(counts: dict[str, Any]) -> Iterator[str]:
-    """Describe queries, retrieved passages and dropped texts."""
+    """Yield lines about queries, retrieved passages and dropped texts."""
     if "queries" not in counts:
         return
     yield (
@@ -78,11 +78,11 @@ def _retrieval_lines(counts: dict[str, Any]) -> Iterator[str]:
         f"the contamination filter dropped {counts['dropped_by_contamination_filter']:,}"
     )
     if counts["texts_without_words"]:
-        yield f"texts skipped without any word: {counts['texts_without_words']:,}"
+        yield f"skipped texts without any word: {counts['texts_without_words']:,}"
 
 
 def selection_lines(counts: dict[str, Any], *, has_corpus: bool) -> Iterator[str]:
-    """Describe the selected passages and the quality of the selection."""
+    """Yield lines about the selected passages and the quality of the selection."""
     from endtask.reporting.selection import quality_sentence
 
     if "rows" in counts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +25,7 @@ from endtask.cli.options import (
 )
 from endtask.cli.predict import trial_line
 from endtask.errors import InputError
-from endtask.progress import set_quiet, warn
+from endtask.progress import set_quiet
 
 NAME = "run"
 EXAMPLES = examples(
@@ -39,11 +38,11 @@ EXAMPLES = examples(
 
 BundleOption = Annotated[
     Path | None,
-    typer.Option("--bundle", metavar="FILE", help="Unpack this to --output [runs/NAME] if needed, and resume there."),
+    typer.Option("--bundle", metavar="FILE", help="Unpack a bundle to --output [runs/NAME], and resume there."),
 ]
 ResultsOption = Annotated[
     Path | None,
-    typer.Option("--results", metavar="FILE", help="Write scores, predictions and cost there, as one small JSON."),
+    typer.Option("--results", metavar="FILE", help="Write scores, predictions and cost to a small JSON file."),
 ]
 
 
@@ -59,16 +58,15 @@ def command(
     start: StartOption = None,
     bundle: BundleOption = None,
     results: ResultsOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what each stage would do; change nothing.")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Do the whole work: read, retrieve, select, pack, pretrain, finetune, evaluate, save, report.
+    """Run all stages: read, retrieve, select, pack, pretrain, finetune, evaluate and model; then write the report.
 
-    Finished stages are skipped and a stopped stage resumes, so the same command may be given again at any time.
+    Finished stages are skipped and a stopped stage resumes, so the same command may be repeated at any time.
     """
-    from endtask.config.data_usage import chosen_by_dev, data_usage
-    from endtask.pipeline.inputs import unread_corpus
+    from endtask.api.fit import warn_about
     from endtask.pipeline.run import Run
     from endtask.pipeline.run import run as run_stages
     from endtask.reporting.page import verdict_lines
@@ -88,9 +86,7 @@ def command(
         plan = Run(resolved).plan(until=until, start=start)
         print(json.dumps(dict(plan)) if as_json else "\n".join(f"{name:10} {state}" for name, state in plan))
         return
-    for warning in (unread_corpus(resolved), *chosen_by_dev(data_usage(resolved)), *resolved.unused_settings()):
-        if warning:
-            warn(warning)
+    warn_about(resolved)
     result = run_stages(resolved, until=until, start=start)
     if results is not None:
         from endtask.reporting.results import write_results
@@ -105,31 +101,28 @@ def command(
         print(f"results: {results}")
     if "model" in result.stages:
         print(trial_line(result.folder))
-        print(f"compare with a bag of words: endtask compare {shlex.quote(str(result.folder))} --baseline tfidf")
 
 
-def _check_bundle_flags(given: Mapping[str, object]) -> None:
-    """A bundle brings its own task, corpus and settings; --set and --budget may change what comes after."""
-    for name, value in given.items():
+def _check_bundle_flags(flags: Mapping[str, object]) -> None:
+    """Raise `InputError` for flags of data that the bundle has; --set and --budget may change later stages."""
+    for name, value in flags.items():
         if value:
             raise InputError(f"{name} does not go with --bundle, which brings its own", hint="--set changes a setting")
 
 
 def _unpacked(bundle: Path, output: Path | None, *, dry_run: bool) -> Path:
-    """The folder of the bundle's run, unpacked if it is not there yet."""
+    """Return the folder of the bundle's run; unpack the bundle if needed."""
     from endtask.bundle.unpack import bundle_header, default_folder, unbundle
     from endtask.experiments.record import record_file
 
     header = bundle_header(bundle)
     runs = header.runs
     if len(runs) > 1:
-        raise InputError(
-            f"holds {len(runs)} runs ({', '.join(runs[:3])}{', ...' if len(runs) > 3 else ''})",
-            path=bundle,
-            hint=f"endtask compare --bundle {bundle}"
-            if record_file("compare") in header.files
-            else f"endtask bundle {bundle} --unpack, and then one by one",
-        )
+        is_comparison = record_file("compare") in header.files
+        unpack = f"endtask bundle {bundle} --unpack, and then one by one"
+        names = f"{', '.join(runs[:3])}{', ...' if len(runs) > 3 else ''}"
+        hint = f"endtask compare --bundle {bundle}" if is_comparison else unpack
+        raise InputError(f"holds {len(runs)} runs ({names})", path=bundle, hint=hint)
     folder = output or default_folder(bundle)
     if dry_run and not folder.exists():
         raise InputError("--dry-run unpacks no bundle", path=bundle, hint=f"endtask bundle {bundle} --unpack")

@@ -63,7 +63,7 @@ def command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Search for better settings: many short runs under one budget, compared on dev; the best is scored on test.
+    """Search for better settings: compare many short runs on dev under one budget, and score the best on test.
 
     The budget is for all trials together. The same command resumes after a stop. The folder is that of the run
     with `-search` appended, unless --output names another.

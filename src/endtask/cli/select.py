@@ -47,7 +47,7 @@ def command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Choose the passages to train on, of the retrieved ones, and print statistics about them before any training.
+    """Select the passages to train on from the retrieved passages, and print statistics about them before any training.
 
     Runs earlier stages if needed. The statistics: how close the selected text is to the task's words (KL divergence),
     how many of its words indicate a class, and how much of it best_rank would select too.

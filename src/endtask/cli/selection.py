@@ -25,10 +25,10 @@ def command(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Export the passages that a run selected to one file for other tools.
+    """Export the passages that a run selected to a file for other tools.
 
     JSONL and Parquet have all columns; CSV has `text,id,rank` with ranks from 0, as the TLM authors' programs read it.
-    Import any of them with --set select.name=imported --set select.path=FILE.
+    Import such a file with --set select.name=imported --set select.path=FILE.
     """
     from endtask.selectors.export import export_selection
 

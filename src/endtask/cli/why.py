@@ -36,7 +36,7 @@ EXAMPLES = examples(
     "endtask why runs/chemprot --class INHIBITOR      # with the selector influence",
 )
 _TEXT_CHARACTERS, _QUERY_CHARACTERS = 600, 240
-_WORDS_SHOWN, _WORDS_IN_LINE = 15, 8
+_MOST_WORDS, _MOST_WORDS_IN_LINE = 15, 8
 
 
 def command(
@@ -63,53 +63,53 @@ def command(
     if [passage, example, label].count(None) != 2:
         raise InputError("give exactly one of the id of a passage, --example ID and --class NAME")
     if passage is not None:
-        found, lines = _why_passage(run, passage, top)
+        explanation, lines = _why_passage(run, passage, top)
     elif example is not None:
-        found, lines = _why_example(run, example, top)
+        explanation, lines = _why_example(run, example, top)
     else:
-        found, lines = _why_class(run, str(label), top)
-    # JSON escapes everything beyond ASCII, since texts may contain terminal control characters.
-    print(json.dumps(found) if as_json else "\n".join(lines))
+        explanation, lines = _why_class(run, str(label), top)
+    # The JSON is ASCII, since texts may contain terminal control characters.
+    print(json.dumps(explanation) if as_json else "\n".join(lines))
 
 
 def _why_passage(run: Path, passage: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
     from endtask.retrieval.provenance import why_passage
 
-    found = why_passage(run, passage, top=top or 3)
-    return asdict(found), _passage_lines(found)
+    explanation = why_passage(run, passage, top=top or 3)
+    return asdict(explanation), _passage_lines(explanation)
 
 
 def _why_example(run: Path, example: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
-    """Explain the query of an example and what helps it; a dev row has no query but may have helpful texts."""
+    """Explain the query of an example and list its helpful texts; a dev row has no query."""
     from endtask.retrieval.provenance import why_example
     from endtask.selectors.influence.helpful import lists_helpful, why_example_is_helped
 
     helped = why_example_is_helped(run, example, top=top or 5)
     if helped is None:
-        found = why_example(run, example, top=top or 10)
+        query = why_example(run, example, top=top or 10)
         no_target = ["", f"no helpful texts are recorded: {_plain(example)} is not a target of the selection"]
-        return asdict(found), chain(_example_lines(found), no_target if lists_helpful(run) else [])
+        return asdict(query), chain(_example_lines(query), no_target if lists_helpful(run) else [])
     if helped.split == "dev":
         return {"helped": asdict(helped)}, _helped_lines(helped)
-    found = why_example(run, example, top=top or 10)
-    return {**asdict(found), "helped": asdict(helped)}, chain(_example_lines(found), [""], _helped_lines(helped))
+    query = why_example(run, example, top=top or 10)
+    return {**asdict(query), "helped": asdict(helped)}, chain(_example_lines(query), [""], _helped_lines(helped))
 
 
 def _why_class(run: Path, label: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:
     from endtask.selectors.influence.helpful import why_class_is_helped
 
-    found = why_class_is_helped(run, label, top=top or 5)
-    return {"helped": asdict(found)}, _helped_lines(found)
+    helped = why_class_is_helped(run, label, top=top or 5)
+    return {"helped": asdict(helped)}, _helped_lines(helped)
 
 
-def _helped_lines(found: WhyHelpful) -> Iterator[str]:
-    target = f"{found.kind} {_plain(found.name)}"
-    if found.split == "dev":
-        yield f"{_plain(found.name)} [{_plain(str(found.label))}]"
-        yield f"text: {_short(str(found.text), _QUERY_CHARACTERS)}"
-    if len(found.targets) > 1:
-        yield f"one of {len(found.targets)} rows that were scored together: {', '.join(map(_plain, found.targets))}"
-    for side, passages in (("most", found.most), ("least", found.least)):
+def _helped_lines(helped: WhyHelpful) -> Iterator[str]:
+    target = f"{helped.kind} {_plain(helped.name)}"
+    if helped.split == "dev":
+        yield f"{_plain(helped.name)} [{_plain(str(helped.label))}]"
+        yield f"text: {_short(str(helped.text), _QUERY_CHARACTERS)}"
+    if len(helped.targets) > 1:
+        yield f"one of {len(helped.targets)} rows that were scored together: {', '.join(map(_plain, helped.targets))}"
+    for side, passages in (("most", helped.most), ("least", helped.least)):
         yield f"{side} helpful for {target}, in standard deviations from the mean candidate:"
         for number, passage in enumerate(passages, start=1):
             yield from _helpful_lines(number, passage)
@@ -122,18 +122,18 @@ def _helpful_lines(number: int, passage: HelpfulPassage) -> Iterator[str]:
     yield f"   {_short(passage.text, _QUERY_CHARACTERS)}"
 
 
-def _passage_lines(found: WhyPassage) -> Iterator[str]:
-    state = "selected" if found.selected else "retrieved but not selected"
-    yield f"{_plain(found.id)}: {state} ({_plain(found.reason)})"
-    yield _origin(found)
-    if found.matched_queries:
-        queries = plural(found.matched_count, "example")
-        best = ", ".join(map(_plain, found.matched_queries))
-        yield f"best rank {found.rank:,}, score {found.score:.4f}; matched by {queries}, best first: {best}"
+def _passage_lines(passage: WhyPassage) -> Iterator[str]:
+    state = "selected" if passage.selected else "retrieved but not selected"
+    yield f"{_plain(passage.id)}: {state} ({_plain(passage.reason)})"
+    yield _origin(passage)
+    if passage.matched_queries:
+        queries = plural(passage.matched_count, "example")
+        best = ", ".join(map(_plain, passage.matched_queries))
+        yield f"best rank {passage.rank:,}, score {passage.score:.4f}; matched by {queries}, best first: {best}"
     else:
         yield "matched by no example"
-    yield f"text: {_short(found.text, _TEXT_CHARACTERS)}"
-    for number, matched_query in enumerate(found.explained_queries, start=1):
+    yield f"text: {_short(passage.text, _TEXT_CHARACTERS)}"
+    for number, matched_query in enumerate(passage.explained_queries, start=1):
         yield ""
         yield from _matched_query_lines(number, matched_query)
 
@@ -142,37 +142,37 @@ def _matched_query_lines(number: int, matched_query: MatchedQuery) -> Iterator[s
     yield f"{number}. {', '.join(map(_name, matched_query.examples))}: score {matched_query.score:.4f}"
     yield f"   {_query_text(matched_query.examples[0])}"
     yield f"{'score':>10} {'share':>6} {'idf':>8} {'in passage':>11} {'in example':>11}  word"
-    for word in matched_query.words[:_WORDS_SHOWN]:
+    for word in matched_query.words[:_MOST_WORDS]:
         share = word.score / matched_query.score if matched_query.score else 0.0
         counts = f"{word.in_passage:11} {word.in_query:11}"
         yield f"{word.score:10.4f} {share:6.1%} {word.idf:8.4f} {counts}  {_plain(word.word)}"
-    if rest := matched_query.words[_WORDS_SHOWN:]:
-        score = sum(word.score for word in rest)
-        yield f"{score:10.4f} {score / matched_query.score:6.1%}  of {plural(len(rest), 'more word')}"
+    if others := matched_query.words[_MOST_WORDS:]:
+        score = sum(word.score for word in others)
+        yield f"{score:10.4f} {score / matched_query.score:6.1%}  of {plural(len(others), 'more word')}"
 
 
-def _example_lines(found: WhyExample) -> Iterator[str]:
-    yield _name(found.example)
-    yield f"text: {_query_text(found.example)}"
-    if not found.words:
+def _example_lines(query: WhyExample) -> Iterator[str]:
+    yield _name(query.example)
+    yield f"text: {_query_text(query.example)}"
+    if not query.words:
         yield "matches nothing: no word of it occurs in the corpus"
         return
-    yield from _query_lines(found.words)
-    if found.unknown_words:
-        yield f"in no passage: {_short(', '.join(found.unknown_words), _QUERY_CHARACTERS)}"
+    yield from _query_lines(query.words)
+    if query.unknown_words:
+        yield f"in no passage: {_short(', '.join(query.unknown_words), _QUERY_CHARACTERS)}"
     yield ""
-    counts = f"{found.retrieved_count:,} retrieved, {found.selected_count:,} selected"
+    counts = f"{query.retrieved_count:,} retrieved, {query.selected_count:,} selected"
     yield f"passages with this example among their 20 best queries: {counts}"
-    for number, passage in enumerate(found.passages, start=1):
+    for number, passage in enumerate(query.passages, start=1):
         yield from _matched_passage_lines(number, passage)
 
 
 def _query_lines(words: tuple[QueryWord, ...]) -> Iterator[str]:
     yield f"{'idf':>10} {'passages':>10} {'in example':>11}  word"
-    for word in words[:_WORDS_SHOWN]:
+    for word in words[:_MOST_WORDS]:
         yield f"{word.idf:10.4f} {word.document_frequency:10,} {word.in_query:11}  {_plain(word.word)}"
-    if len(words) > _WORDS_SHOWN:
-        yield f"           and {plural(len(words) - _WORDS_SHOWN, 'more word')}"
+    if len(words) > _MOST_WORDS:
+        yield f"           and {plural(len(words) - _MOST_WORDS, 'more word')}"
 
 
 def _matched_passage_lines(number: int, passage: MatchedPassage) -> Iterator[str]:
@@ -183,7 +183,7 @@ def _matched_passage_lines(number: int, passage: MatchedPassage) -> Iterator[str
 
 
 def _word_line(words: tuple[WordScore, ...]) -> str:
-    shown = [f"{_plain(word.word)} {word.score:.4f}" for word in words[:_WORDS_IN_LINE]]
+    shown = [f"{_plain(word.word)} {word.score:.4f}" for word in words[:_MOST_WORDS_IN_LINE]]
     more = [f"{len(words) - len(shown)} more"] if len(words) > len(shown) else []
     return f"words: {', '.join([*shown, *more])}"
 
@@ -208,7 +208,7 @@ def _short(text: str, characters: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Remove characters that control a terminal, change the writing direction or cannot be printed.
+    """Return the text without characters that control a terminal, change the writing direction or cannot be printed.
 
     >>> _plain("red: \\x1b[31m, two\\nlines")
     'red:  [31m, two lines'

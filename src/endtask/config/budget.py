@@ -17,9 +17,9 @@ BatchUnit = Literal["texts", "tokens"]
 _AMOUNT = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z%]+)")
 
 _BUDGET_UNITS: dict[str, tuple[BudgetUnit, float]] = {
-    **dict.fromkeys(("s", "sec", "seconds"), ("seconds", 1.0)),
-    **dict.fromkeys(("min", "minutes"), ("seconds", 60.0)),
-    **dict.fromkeys(("h", "hours"), ("seconds", 3600.0)),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), ("seconds", 1.0)),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), ("seconds", 60.0)),
+    **dict.fromkeys(("h", "hour", "hours"), ("seconds", 3600.0)),
     **dict.fromkeys(("tok", "tokens"), ("tokens", 1.0)),
     **dict.fromkeys(("ktok", "Ktok"), ("tokens", 1e3)),
     "Mtok": ("tokens", 1e6),
@@ -66,9 +66,9 @@ class FromText:
         def validate(value: Any) -> Any:
             if isinstance(value, cls):
                 return value
-            if not isinstance(value, str):
+            if isinstance(value, bool) or not isinstance(value, str | int):
                 raise ValueError(f"{value!r} needs a unit")
-            return cls.parse(value)
+            return cls.parse(str(value))
 
         return core_schema.no_info_plain_validator_function(
             validate, serialization=core_schema.plain_serializer_function_ser_schema(str)
@@ -81,8 +81,8 @@ class Budget(FromText):
 
     >>> Budget.parse("10min").seconds
     600.0
-    >>> str(Budget.parse("50Mtok"))
-    '50Mtok'
+    >>> str(Budget.parse("50Mtok")), Budget.parse("90").seconds
+    ('50Mtok', 90.0)
     """
 
     amount: float
@@ -91,6 +91,8 @@ class Budget(FromText):
 
     @classmethod
     def parse(cls, text: str) -> Budget:
+        if text.strip().isdecimal():
+            text = f"{text.strip()}s"
         amount, unit = _parse_amount(text, _BUDGET_UNITS, "600s, 10min, 50Mtok, 2000steps or 1e17flops")
         return cls(amount, unit, text.strip())
 
@@ -114,19 +116,33 @@ class SizeBudget(FromText):
 
     >>> SizeBudget.parse("5%").amount
     0.05
+    >>> SizeBudget.parse("5%, at least 20MB").bytes_of(corpus_bytes=1e8)
+    20000000.0
     """
 
     amount: float
     unit: SizeUnit
     text: str
+    at_least: float = 0.0
+    """Bytes that a share of the corpus is raised to."""
 
     @classmethod
     def parse(cls, text: str) -> SizeBudget:
-        amount, unit = _parse_amount(text, _SIZE_UNITS, "300MB, 50000passages, 5% or 20%retrieved")
+        share, comma, least = text.partition(", at least ")
+        amount, unit = _parse_amount(share, _SIZE_UNITS, "300MB, 50000passages, 5% or 20%retrieved")
+        if comma:
+            minimum = cls.parse(least)
+            if unit != "share" or minimum.unit != "bytes":
+                raise ValueError(f"{text!r}: only a share of the corpus has a minimum, such as `5%, at least 20MB`")
+            return cls(amount, unit, text.strip(), minimum.amount)
         if unit in ("share", "retrieved") and amount > 1:
             whole = "the whole corpus" if unit == "share" else "all that is retrieved"
             raise ValueError(f"{text!r} is more than {whole}")
         return cls(amount, unit, text.strip())
+
+    def bytes_of(self, corpus_bytes: float) -> float:
+        """Return the bytes that a budget in bytes, or a share of a corpus of this size, allows."""
+        return self.amount if self.unit == "bytes" else max(self.amount * corpus_bytes, self.at_least)
 
     def __str__(self) -> str:
         return self.text

@@ -24,8 +24,9 @@ class SelectSettings(PartSection):
 
     name: str = Field("best_rank", description="the selector")
     budget: SizeBudget | None = Field(
-        SizeBudget.parse("5%"),
-        description="300MB, 50000passages, 5% of the corpus or 20%retrieved, of what was retrieved; null: no limit",
+        SizeBudget.parse("5%, at least 20MB"),
+        description="300MB, 50000passages, 5% of the corpus (with a minimum: `5%, at least 20MB`) or 20%retrieved, of "
+        "what was retrieved; null: no limit",
     )
 
 

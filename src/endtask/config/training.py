@@ -238,7 +238,11 @@ class FinetuneSettings(PhaseSettings, _FinetuningLoss):  # type: ignore[misc]
         description="all: the auxiliary `tasks` too, in alternating batches, every task as often as it has batches; "
         "each is then scored and saved",
     )
-    budget_share: Fraction = Field(0.25, description="part of the run's budget for all fine-tuning seeds together")
+    budget_share: Fraction | Literal["auto"] = Field(
+        "auto",
+        description="share of the run's budget for all fine-tuning seeds together; auto: what all their epochs need, "
+        "at most three quarters; pre-training gets the rest",
+    )
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one fine-tuning run for each")
 
     @model_validator(mode="after")

@@ -39,25 +39,25 @@ class Encoder:
     name: ClassVar[str]
     """Set by the registry."""
     padded: ClassVar[bool] = False
-    """Whether the backend `padded` runs the whole encoder over a padded table; else only attention."""
+    """Whether the backend `padded` runs the whole encoder over a padded table instead of attention only."""
     backends: ClassVar[tuple[Backend, ...]] = ("padded",)
-    """The attention backends that this encoder has, the fastest first."""
+    """The attention backends of this encoder, fastest first."""
     gated: ClassVar[bool] = False
     """Whether feed-forward layers have a second input matrix."""
     rotary: ClassVar[bool] = False
-    """Whether positions are rotations, which need attention heads of even width."""
+    """Whether positions are rotary, which requires attention heads of even width."""
     splits_layers: ClassVar[bool] = False
     """Whether gradients of one layer can be computed without a backward pass through the layers below."""
     poolings: ClassVar[tuple[Pooling, ...]] = ("mean", "cls", "entity_markers")
-    """What the task head can read, the default first."""
+    """The poolings that the task head supports, the default first."""
     input_names: ClassVar[tuple[str, ...]] = ("input_ids", "attention_mask")
     """The inputs that the saved model takes from its tokenizer."""
     output_projection: ClassVar[str | None] = None
-    """The path of the attention output projection of layer `{}`, for gradients; None: there is none."""
+    """The path of the attention output projection of layer `{}`, for gradients, or None."""
     model_type: ClassVar[str] = "endtask"
     """`model_type` of the configuration files that this encoder reads and writes."""
     preferred: ClassVar[bool] = False
-    """Whether this encoder is taken where several can read a checkpoint."""
+    """Whether to prefer this encoder if several can read a checkpoint."""
     to_classifier: ClassVar[dict[str, str]] = {"encoder.": "encoder.", "heads.task.": "head."}
     """Prefixes of the network's weight names -> prefixes in the saved sequence classifier."""
     to_token_classifier: ClassVar[dict[str, str]] = to_classifier
@@ -66,7 +66,7 @@ class Encoder:
     """The same for the saved masked language model."""
 
     class Config(PartConfig):
-        """Options of this encoder, given beside `model.architecture`."""
+        """Options of this encoder, next to `model.architecture` in the settings."""
 
     def __init__(self, options: PartConfig | None = None) -> None:
         self.options = self.Config() if options is None else options
@@ -130,28 +130,29 @@ class Encoder:
         return True
 
     def adopt(self, config: Any, *, dropout: float, pooling: Pooling) -> None:
-        """Write the settings that apply to checkpoints too into a checkpoint's configuration."""
+        """Set the dropout and pooling of a checkpoint's configuration."""
         config.dropout, config.classifier_pooling = dropout, pooling
 
     def max_length(self, config: Any) -> int:
-        """Return how many tokens of a text the model can read."""
+        """Return the maximum number of tokens of a text."""
         return int(config.max_position_embeddings)
 
     def pooling(self, config: Any) -> Pooling:
-        """Return what the task head reads."""
+        """Return the pooling of the task head."""
         pooling: Pooling = config.classifier_pooling
         return pooling
 
     def default_intermediate_size(self, hidden_size: int) -> int:
-        """Return the width of the feed-forward layers where the settings give none."""
+        """Return the width of the feed-forward layers if the settings have none."""
         return 4 * hidden_size
 
     def check_shape(self, shape: Shape) -> None:
-        """Raise `InputError` where this encoder cannot have a shape."""
-        if self.rotary and shape.hidden_size // shape.num_attention_heads % 2:
+        """Raise `InputError` if this encoder does not support a shape."""
+        head_size = shape.hidden_size // shape.num_attention_heads
+        if self.rotary and head_size % 2:
             raise InputError(
-                f"{shape.num_attention_heads} heads of width {shape.hidden_size // shape.num_attention_heads}; "
-                "rotary positions turn numbers in pairs and need an even width",
+                f"{shape.num_attention_heads} heads of width {head_size}; "
+                "rotary positions rotate pairs of numbers and need an even width",
                 key="model.hidden_size",
             )
 
@@ -194,7 +195,7 @@ class StockEncoder(Encoder):
     """Base class of encoders whose configuration, encoder and saved models are Hugging Face's own classes."""
 
     stock: ClassVar[str]
-    """How the names of these classes begin: `Bert` for `BertModel`."""
+    """The prefix of the names of these classes: `Bert` for `BertModel`."""
 
     def config_class(self) -> Any:
         return self._stock_class("Config")
@@ -223,7 +224,7 @@ class StockEncoder(Encoder):
 
 @dataclass(frozen=True)
 class Shape:
-    """The numbers that fix an encoder's shape."""
+    """The sizes of an encoder."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -232,7 +233,7 @@ class Shape:
 
 
 def shape_of(settings: ModelSettings) -> Shape:
-    """The named size with the settings' explicit numbers put in.
+    """Return the sizes of the settings: those of `model.size`, replaced by explicit numbers.
 
     >>> shape_of(ModelSettings(architecture="bert", size="tiny", num_hidden_layers=1))
     Shape(hidden_size=128, num_hidden_layers=1, num_attention_heads=2, intermediate_size=512)

@@ -1,4 +1,4 @@
-"""The tensors of one batch of texts: laid end to end, with no padding between them."""
+"""The tensors of a batch of texts, which are laid end to end without padding between them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from endtask.tokenization.packed_texts import PackedTexts
 
 _ROUND = 64
 IGNORED = -100
-"""The target that cross-entropy leaves out."""
+"""The target that cross-entropy ignores."""
 
 
 @dataclass(frozen=True)
 class BatchShape:
-    """The size that every batch of a stream is padded to, so that a compiled step sees one shape only."""
+    """The size to which every batch of a stream is padded, so that a step is compiled once."""
 
     tokens: int
     texts: int
@@ -29,11 +29,11 @@ class BatchShape:
 
 @dataclass(frozen=True)
 class Layout:
-    """How batches are laid out for an encoder.
+    """The batch layout that an encoder needs.
 
-    `grid`: the indices of a padded table travel along, for attention without a variable-length kernel.
-    `padded`: the whole encoder runs over that table, as Hugging Face's classes do where no kernel spares it.
-    `longest` is the length of the longest text there may be; without a `fixed_shape` the batch's own is used.
+    `grid`: the batch has the indices of a padded table, for attention without a variable-length kernel.
+    `padded`: the whole encoder runs over that table, as Hugging Face's classes do without such a kernel.
+    `longest` is the maximum length of a text; without a `fixed_shape` a batch has its own.
     """
 
     pad_id: int
@@ -45,68 +45,71 @@ class Layout:
 
 @dataclass(frozen=True)
 class TextBatch:
-    """N tokens of S texts, and the answers for whichever objectives use them; M positions are masked.
+    """N tokens of S texts, M masked positions, and the labels that some objectives use.
 
-    In a batch padded to a `BatchShape`, texts of padding follow the real ones; their labels and targets are `IGNORED`.
+    In a batch padded to a `BatchShape`, padding texts follow the real ones; their labels and targets are `IGNORED`.
     """
 
     input_ids: Tensor  # (N,) int64
     position_ids: Tensor  # (N,) int64, from 0 in each text
     token_type_ids: Tensor  # (N,) int64, 1 in the second text of a pair
-    text_ids: Tensor  # (N,) int64, which text a token belongs to
-    offsets: Tensor  # (S + 1,) int32, where each text starts; the last is N
-    longest: int  # no text is longer
-    grid: Tensor | None  # (S, longest) int64, where each text's tokens stand; N where it has none
-    texts: int  # real ones
+    text_ids: Tensor  # (N,) int64, the text of each token
+    offsets: Tensor  # (S + 1,) int32, the start of each text; the last is N
+    longest: int  # maximum length of a text
+    grid: Tensor | None  # (S, longest) int64, the indices of each text's tokens; N where it has none
+    texts: int  # without padding
     real_tokens: int
     padded_tokens: int  # tokens that the encoder computes
     squared_lengths: int  # sum over the texts, for the cost of attention
-    even: bool  # every text has the same length, and there is no padding
+    even: bool  # every text has the same length, without padding
     masked: int = 0
     masked_positions: Tensor | None = None  # (M,) int64, indices into the N tokens
-    masked_targets: Tensor | None = None  # (M,) int64, the tokens that stood there
+    masked_targets: Tensor | None = None  # (M,) int64, the tokens before masking
     labels: Tensor | None = None  # (S,) int64; scores (S,) float32; labels (S, classes) float32; tags (N,) int64
-    token_labels: Tensor | None = None  # (N,) int64, beside labels of texts, where an objective asks of both
-    weights: Tensor | None = None  # (S,) float32, the share of each text in the loss; of tags (N,), of each token
-    text_share: float = 1.0  # texts and tokens by those of a mean batch, where batches differ in them by design: what
-    token_share: float = 1.0  # a batch's mean loss must be multiplied with, for all texts or tokens to count alike
+    token_labels: Tensor | None = None  # (N,) int64, for objectives with labels of both texts and tokens
+    weights: Tensor | None = None  # (S,) float32, the share of each text in the loss; (N,), of each token, with tags
+    # Texts and tokens in relation to a mean batch, if batches differ in them by design: a batch's mean loss is
+    # multiplied by a share, so that all texts or tokens count alike.
+    text_share: float = 1.0
+    token_share: float = 1.0
 
     def to(self, device: torch.device) -> TextBatch:
-        """The same batch on another device."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+        """Return the batch on another device."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin(self) -> TextBatch:
-        """The same batch in memory that a GPU can copy from while others work."""
-        return self._each(lambda tensor: tensor.pin_memory())
+        """Return the batch in pinned memory, from which a GPU copies asynchronously."""
+        return self._map(lambda tensor: tensor.pin_memory())
 
     @property
     def form(self) -> Hashable:
-        """What a step's kernels depend on; batches of one fixed shape are alike in it."""
-        return self.longest, self.even, tuple((name, one.shape, one.dtype) for name, one in self._tensors().items())
+        """Everything that the kernels of a step depend on; batches of one fixed shape have the same form."""
+        tensors = self._tensors().items()
+        return self.longest, self.even, tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors)
 
     def write_over(self, other: TextBatch) -> None:
-        """Put this batch into the tensors of another of its form."""
+        """Copy this batch into the tensors of another batch of the same form."""
         target = other._tensors()
         for name, tensor in self._tensors().items():
             target[name].copy_(tensor, non_blocking=True)
 
     def twice(self) -> TextBatch:
-        """All of it once more behind itself, so that two readings are one call: (2N,) tokens of 2S texts."""
+        """Return the batch repeated, for two forward passes in one call: (2N,) tokens of 2S texts."""
         tokens, texts = len(self.input_ids), len(self.offsets) - 1
-        moved = {"text_ids": texts, "masked_positions": tokens}
+        shifts = {"text_ids": texts, "masked_positions": tokens}
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         doubled: dict[str, Any] = {
-            name: torch.cat([value, value + moved[name] if name in moved else value])
+            name: torch.cat([value, value + shifts[name] if name in shifts else value])
             for name, value in values.items()
             if isinstance(value, Tensor) and name not in ("offsets", "grid")
         }
         doubled["offsets"] = torch.cat([self.offsets, self.offsets[1:] + tokens])
-        if self.grid is not None:  # N means no token there, and must stay beyond the last
+        if self.grid is not None:  # a cell without a token has the index N, which must stay beyond the last token
             doubled["grid"] = torch.cat([self.grid.where(self.grid < tokens, 2 * tokens), self.grid + tokens])
         counts = ("texts", "real_tokens", "padded_tokens", "squared_lengths", "masked")
         return replace(self, **doubled, **{name: 2 * values[name] for name in counts})
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> TextBatch:
+    def _map(self, change: Callable[[Tensor], Tensor]) -> TextBatch:
         changed: dict[str, Any] = {name: change(value) for name, value in self._tensors().items()}
         return replace(self, **changed)
 
@@ -116,7 +119,7 @@ class TextBatch:
 
 
 def lay_out(texts: PackedTexts, positions: NDArray[np.int64], layout: Layout) -> TextBatch:
-    """Put the texts at `positions` end to end."""
+    """Return a batch of the texts at `positions`."""
     tokens, lengths = texts.gather(positions)
     return lay_out_tokens(tokens, lengths, texts.second[positions].astype(np.int64), layout)
 
@@ -124,14 +127,14 @@ def lay_out(texts: PackedTexts, positions: NDArray[np.int64], layout: Layout) ->
 def lay_out_tokens(
     tokens: NDArray[np.int64], lengths: NDArray[np.int64], second: NDArray[np.int64], layout: Layout
 ) -> TextBatch:
-    """Put texts made on the way into a batch: their tokens end to end, and where each second text starts."""
+    """Return a batch of tokens end to end; `second` has the position in each text where its second part starts."""
     real, count = len(tokens), len(lengths)
     seconds = np.repeat(second, lengths)
     sizes = lengths if layout.fixed_shape is None else _with_padding(lengths, layout)
     offsets = np.concatenate([[0], np.cumsum(sizes)])  # (S + 1,)
     total = int(offsets[-1])
     text_ids = np.repeat(np.arange(len(sizes)), sizes)  # (N,)
-    position_ids = (np.arange(total) - offsets[text_ids]) % layout.longest  # padding may be one long text
+    position_ids = (np.arange(total) - offsets[text_ids]) % layout.longest  # the padding text may be longer
     longest = int(lengths.max()) if layout.fixed_shape is None else layout.longest
     padding = np.full(total - real, layout.pad_id)
     types = np.concatenate([position_ids[:real] >= seconds, np.zeros(total - real, dtype=bool)])
@@ -152,24 +155,24 @@ def lay_out_tokens(
 
 
 def batch_shape_for(tokens: int, texts: int, mask_probability: float, layout: Layout) -> BatchShape:
-    """The shape for batches of at most so many tokens and texts, with rows for texts of padding."""
+    """Return the shape for batches of at most `tokens` tokens and `texts` texts, with rows for padding texts."""
     rows = 1 if layout.grid else tokens // layout.longest + 1
     masked = -(-int(tokens * mask_probability + 1) // _ROUND) * _ROUND
     return BatchShape(tokens, texts + rows, masked)
 
 
 def _with_padding(lengths: NDArray[np.int64], layout: Layout) -> NDArray[np.int64]:
-    """Sizes of all texts of a padded batch: the real ones, padding that takes up what is left, empty ones.
+    """Return the sizes of all texts of a padded batch: the real ones, the padding, and empty ones.
 
-    Kernels for texts of any length want none above the longest, so there padding comes in chunks; in a padded table
-    one row of it does, whatever is computed there.
+    Variable-length kernels need texts up to `longest`, so padding is split; a padded table needs one row of padding,
+    whose vectors nothing reads.
     """
     assert layout.fixed_shape is not None
-    left = layout.fixed_shape.tokens - int(lengths.sum())
-    chunk = max(left, 1) if layout.grid else layout.longest
-    padding = [min(chunk, left - start) for start in range(0, left, chunk)]
+    missing = layout.fixed_shape.tokens - int(lengths.sum())
+    chunk = max(missing, 1) if layout.grid else layout.longest
+    padding = [min(chunk, missing - start) for start in range(0, missing, chunk)]
     sizes = np.zeros(layout.fixed_shape.texts, dtype=np.int64)
-    if left < 0 or len(lengths) + len(padding) > len(sizes):
+    if missing < 0 or len(lengths) + len(padding) > len(sizes):
         raise ValueError(f"{len(lengths)} texts of {lengths.sum()} tokens do not fit into {layout.fixed_shape}")
     sizes[: len(lengths) + len(padding)] = [*lengths, *padding]
     return sizes
@@ -183,13 +186,13 @@ def _grid(offsets: NDArray[np.int64], longest: int) -> Tensor:
 
 
 def as_table(batch: TextBatch, pad_id: int) -> dict[str, Tensor]:
-    """Return a batch as a padded table for encoders that read one: (S, T) each."""
+    """Return a batch as padded tables for encoders that read them: (S, T) each."""
     assert batch.grid is not None
     tokens = len(batch.input_ids)
     present = batch.grid < tokens
-    where = batch.grid.clamp(max=tokens - 1)
-    input_ids = torch.where(present, batch.input_ids[where], pad_id)
-    types = torch.where(present, batch.token_type_ids[where], 0)
+    indices = batch.grid.clamp(max=tokens - 1)
+    input_ids = torch.where(present, batch.input_ids[indices], pad_id)
+    types = torch.where(present, batch.token_type_ids[indices], 0)
     return {"input_ids": input_ids, "attention_mask": present.long(), "token_type_ids": types}
 
 

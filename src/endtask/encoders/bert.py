@@ -1,4 +1,4 @@
-"""BERT by Hugging Face's own classes, over padded tables or without padding; the head reads the first token."""
+"""BERT by Hugging Face's classes, with or without padding; the head reads the first token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from endtask.encoders.attention import Guide
+    from endtask.encoders.attention import AttentionMetadata
     from endtask.encoders.base import Shape
     from endtask.encoders.batch import TextBatch
 
@@ -67,7 +67,7 @@ class Bert(StockEncoder):
         from endtask.encoders.attention import ATTENTION
 
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-        config.classifier_dropout = None  # that of the encoder
+        config.classifier_dropout = None  # the encoder's dropout
         config._attn_implementation = ATTENTION
 
     def pooling(self, config: Any) -> Pooling:
@@ -81,20 +81,23 @@ class Bert(StockEncoder):
         return encoder.get_submodule("embeddings.word_embeddings")  # type: ignore[return-value]
 
     def hidden_states(self, encoder: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
-        from endtask.encoders.attention import guide_for
+        from endtask.encoders.attention import attention_metadata
         from endtask.encoders.batch import through_table
 
         if backend == "padded":
             pad_id = self.embeddings(encoder).padding_idx or 0
             return through_table(encoder, batch, names=self.input_names, pad_id=pad_id)
-        return self.packed(encoder, batch, guide_for(backend, batch))
+        return self.packed(encoder, batch, attention_metadata(backend, batch))
 
-    def packed(self, encoder: nn.Module, batch: TextBatch, guide: Guide) -> Tensor:
-        """Return one vector per token without padding: all tokens are one text to everything but attention."""
-        inputs = {"input_ids": batch.input_ids, "token_type_ids": batch.token_type_ids}
-        named = {name: tensor[None] for name, tensor in inputs.items() if name in self.input_names}  # (1, N)
-        positions = self.first_position(encoder) + batch.position_ids[None]
-        hidden: Tensor = encoder(**named, position_ids=positions, guide=guide).last_hidden_state
+    def packed(self, encoder: nn.Module, batch: TextBatch, metadata: AttentionMetadata) -> Tensor:
+        """Return one vector per token without padding; all layers but attention see the batch as one long text."""
+        inputs = {
+            "input_ids": batch.input_ids[None],
+            "position_ids": self.first_position(encoder) + batch.position_ids[None],
+        }
+        if "token_type_ids" in self.input_names:
+            inputs["token_type_ids"] = batch.token_type_ids[None]
+        hidden: Tensor = encoder(**inputs, metadata=metadata).last_hidden_state  # (1, N, hidden)
         return hidden[0]
 
     def first_position(self, encoder: nn.Module) -> int:

@@ -1,4 +1,4 @@
-"""Start from a given checkpoint: its architecture, sizes and weights, with a new task head."""
+"""Load a Hugging Face checkpoint: its architecture, sizes and weights, with a new task head."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ from endtask.errors import InputError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-
 _KEY = "model.path"
+_FETCH_AGAIN = "copy or download the checkpoint again"
+_NAMES_SHOWN = 3
+# Tables that earlier releases saved, and the pooler, which belongs to the task head here.
+_NOT_ENCODER = ("embeddings.position_ids", "embeddings.token_type_ids", "pooler.")
+Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose configuration was read; its weights are read later."""
+    """The configuration of a checkpoint; `load_network` reads its weights."""
 
     path: str
     """As the user wrote it."""
@@ -39,12 +43,12 @@ class Checkpoint:
 
     @property
     def max_length(self) -> int:
-        """How many tokens of a text it can read."""
+        """Maximum number of tokens of a text."""
         return self.architecture.max_length(self.config)
 
 
 def open_checkpoint(path: str) -> Checkpoint:
-    """Read the configuration in a folder, or of `hf:NAME`, and find the encoder that accepts it.
+    """Return the configuration of a folder or of `hf:NAME`, with the encoder that accepts it.
 
     >>> open_checkpoint("absent")
     Traceback (most recent call last):
@@ -61,7 +65,7 @@ def open_checkpoint(path: str) -> Checkpoint:
         raise InputError(f"a model of type {model_type!r} cannot be trained here", path=path, key=_KEY, hint=hint)
     try:
         config = readers[0]().config_class().from_dict(values, attn_implementation="sdpa")
-    except Exception as error:  # numbers can be wrong in ways that only the library knows
+    except Exception as error:  # the library checks the values in its own ways
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"no configuration of {model_type}: {reason}", path=file, key=_KEY) from None
     encoder = _encoder_of(config, readers, path)
@@ -72,7 +76,7 @@ def open_checkpoint(path: str) -> Checkpoint:
 
 
 def check_tokenizer(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerFast, *, key: str) -> None:
-    """Raise where the checkpoint has no vectors for a tokenizer's tokens; `key` is the setting that named it."""
+    """Raise `InputError` if the checkpoint lacks vectors for tokens; `key` is the setting that names the tokenizer."""
     capacity = checkpoint.config.vocab_size
     if len(tokenizer) > capacity:
         raise InputError(
@@ -97,13 +101,13 @@ def load_network(
     task_type: str = "text",
     markers: tuple[int, ...] = (),
 ) -> Network:
-    """The checkpoint's encoder, and its masked-LM head if it has one; other heads have random weights by `seed`.
+    """Return a network with the checkpoint's encoder, and its masked-LM head if it has one; other heads are random.
 
-    Of the settings only dropout and pooling count; sizes are the checkpoint's.
+    Only dropout and pooling of the settings apply; sizes are the checkpoint's.
     """
     architecture, config = checkpoint.architecture, deepcopy(checkpoint.config)
     tensors = read_tensors(weight_files(checkpoint.path), architecture.to_masked_lm["encoder."])
-    if not getattr(config, "decoder_bias", True):  # our masked-LM head has one: zero does the same
+    if not getattr(config, "decoder_bias", True):  # our masked-LM head has a bias; zeros have no effect
         config.decoder_bias = True
         tensors["decoder.bias"] = torch.zeros(config.vocab_size)
     pooling = pooling_of(settings, architecture, markers)
@@ -111,7 +115,7 @@ def load_network(
     config.pad_token_id = pad_id
     config.tie_word_embeddings = True
     config.dtype = torch.float32
-    name_labels(config, labels, task_type)  # over those of the task it was trained on before
+    name_labels(config, labels, task_type)  # instead of the labels of the checkpoint
     name_markers(config, pooling, markers)
     network = Network(architecture, config, seed, tlm_head=tlm_head, task_type=task_type)
     fill_network(network, tensors, checkpoint.path)
@@ -119,7 +123,7 @@ def load_network(
 
 
 def _values(file: Path) -> dict[str, Any]:
-    """What stands in a configuration, less what other code than the library's would be needed for."""
+    """Return the values of a configuration file, without references to code outside the library."""
     try:
         values = json.loads(file.read_bytes())
     except ValueError as error:
@@ -133,7 +137,7 @@ def _values(file: Path) -> dict[str, Any]:
 
 
 def _problem(config: Any) -> str | None:
-    """Return what makes a configuration useless here although the library accepts it."""
+    """Return why no encoder can have this configuration although the library accepts it, or None."""
     if getattr(config, "is_decoder", False):
         return "a decoder; only encoders can be trained here"
     if config.hidden_size % config.num_attention_heads:
@@ -143,26 +147,18 @@ def _problem(config: Any) -> str | None:
 
 def _encoder_of(config: Any, readers: Sequence[type[Encoder]], path: str) -> Encoder:
     """Return the preferred encoder of those that accept a configuration."""
-    found = [reader for reader in readers if reader().accepts(config)]
-    if not found:
+    accepting = [reader for reader in readers if reader().accepts(config)]
+    if not accepting:
         name = getattr(config, "endtask_encoder", config.model_type)
         raise InputError(
             f"no encoder {name!r} is registered", path=path, key=_KEY, hint="load it with --plugin FILE.py"
         )
-    best = max(found, key=lambda reader: reader.preferred)
+    best = max(accepting, key=lambda reader: reader.preferred)
     return best(best.Config(**getattr(config, "encoder_options", {})))
 
 
-_KEY = "model.path"
-_FETCH_AGAIN = "copy or download the checkpoint again"
-_NAMED = 3
-# Tables that earlier releases saved and the pooler, which is part of a task head here.
-_NOT_ENCODER = ("embeddings.position_ids", "embeddings.token_type_ids", "pooler.")
-Tensors = dict[str, Tensor]
-
-
 def check_complete(files: Iterable[Path]) -> None:
-    """Refuse files that were cut off, by their headers alone."""
+    """Raise `InputError` for truncated files; reads the headers only."""
     for file in files:
         try:
             with safe_open(str(file), framework="pt"):
@@ -172,72 +168,70 @@ def check_complete(files: Iterable[Path]) -> None:
 
 
 def read_tensors(files: Iterable[Path], encoder: str) -> Tensors:
-    """All tensors of a checkpoint, named as in a model with a head; `encoder` is the prefix of the encoder's there."""
+    """Return the tensors of a checkpoint, named as in a model with a head; `encoder` is the encoder's prefix there."""
     tensors: Tensors = {}
     for file in files:
         tensors |= load_tensors(file, hint=_FETCH_AGAIN)[0]
-    if not any(name.startswith(encoder) for name in tensors):  # saved without any head
+    if not any(name.startswith(encoder) for name in tensors):  # saved without a head
         tensors = {encoder + name: value for name, value in tensors.items()}
-    # Weights once converted from TensorFlow have its names for the two parts of a norm.
-    named = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias", ".decoder.bias": ".bias"}
+    # Weights converted from TensorFlow have its names for the weight and bias of a norm.
+    new_names = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias", ".decoder.bias": ".bias"}
     for name in list(tensors):
-        for old, new in named.items():
+        for old, new in new_names.items():
             if name.endswith(old):
                 tensors.setdefault(name.removesuffix(old) + new, tensors.pop(name))
     return tensors
 
 
 def fill_network(network: Network, tensors: Tensors, path: str) -> None:
-    """Put a checkpoint's tensors into the network; of the encoder all must be there, and nothing unknown."""
+    """Copy a checkpoint's tensors into the network; raise `InputError` for missing or unknown encoder weights."""
     encoder = network.architecture.to_masked_lm["encoder."]
     names = _stock_names(network)
-    expected = {stock for stock, own in names.items() if own.startswith("encoder.")}
-    there = {name for name in tensors if name.startswith(encoder)}
-    there -= {name for name in there if name.removeprefix(encoder).startswith(_NOT_ENCODER)}
-    _check("lacks weights that its configuration needs", expected - there, path)
-    _check("holds weights that its configuration does not ask for", there - expected, path)
+    expected = {stock for stock, name in names.items() if name.startswith("encoder.")}
+    present = {name for name in tensors if name.startswith(encoder)}
+    present -= {name for name in present if name.removeprefix(encoder).startswith(_NOT_ENCODER)}
+    _check_none("lacks weights that its configuration needs", expected - present, path)
+    _check_none("holds weights that its configuration does not ask for", present - expected, path)
     if not _has_masked_lm_head(names.keys() - expected, tensors):
         names = {stock: names[stock] for stock in expected}
-    _check("lacks part of its masked-LM head", names.keys() - tensors.keys(), path)
+    _check_none("lacks part of its masked-LM head", names.keys() - tensors.keys(), path)
     _check_tied(network, tensors, path)
-    _copy(network, {own: (stock, tensors[stock]) for stock, own in names.items()}, path)
+    weights = network.state_dict()
+    for stock, name in names.items():
+        value, weight = tensors[stock], weights[name]
+        if value.shape != weight.shape:
+            shapes = f"{tuple(value.shape)}, its configuration says {tuple(weight.shape)}"
+            raise InputError(f"{stock} has the shape {shapes}", path=path, key=_KEY)
+        weight.copy_(value)
 
 
 def _stock_names(network: Network) -> dict[str, str]:
-    """Names in the stock masked language model -> names in the network."""
+    """Return the network's weight names by their names in the stock masked language model."""
     return {
-        stock + name.removeprefix(own): name
-        for own, stock in network.architecture.to_masked_lm.items()
+        stock + name.removeprefix(prefix): name
+        for prefix, stock in network.architecture.to_masked_lm.items()
         for name in network.state_dict()
-        if name.startswith(own)
+        if name.startswith(prefix)
     }
 
 
 def _has_masked_lm_head(names: Iterable[str], tensors: Tensors) -> bool:
-    # A classifier's own head may have the same names, as ModernBERT's has.
+    # The head of a classifier may have the same names, as in ModernBERT.
     return not any(name.startswith("classifier.") for name in tensors) and any(name in tensors for name in names)
 
 
 def _check_tied(network: Network, tensors: Tensors, path: str) -> None:
-    """Our masked-LM head has no output matrix of its own but the word embeddings, as in all common checkpoints."""
-    own = next(name for name, weights in network.named_parameters() if weights is network.embeddings)
-    stock = next(stock for stock, name in _stock_names(network).items() if name == own)
+    """Raise `InputError` unless the output matrix of the masked-LM head is the word embeddings, as in our head."""
+    embeddings = next(name for name, weights in network.named_parameters() if weights is network.embeddings)
+    stock = next(stock for stock, name in _stock_names(network).items() if name == embeddings)
     for name, value in tensors.items():
         if name.endswith("decoder.weight") and not value.equal(tensors[stock]):
             raise InputError(f"{name} is not equal to {stock}, which is not supported", path=path, key=_KEY)
 
 
-def _copy(network: Network, tensors: dict[str, tuple[str, Tensor]], path: str) -> None:
-    weights = network.state_dict()
-    for own, (stock, value) in tensors.items():
-        if value.shape != weights[own].shape:
-            wanted, found = tuple(weights[own].shape), tuple(value.shape)
-            raise InputError(f"{stock} has the shape {found}, its configuration says {wanted}", path=path, key=_KEY)
-        weights[own].copy_(value)
-
-
-def _check(trouble: str, names: set[str], path: str) -> None:
+def _check_none(problem: str, names: set[str], path: str) -> None:
+    """Raise `InputError` if there are names with a problem."""
     if names:
-        shown = ", ".join(sorted(names)[:_NAMED])
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        raise InputError(f"{trouble}: {shown}{more}", path=path, key=_KEY)
+        shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
+        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+        raise InputError(f"{problem}: {shown}{more}", path=path, key=_KEY)

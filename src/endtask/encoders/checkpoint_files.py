@@ -1,4 +1,4 @@
-"""The files of a Hugging Face checkpoint: in a folder or a package, or fetched from the hub as the user named it so."""
+"""The files of a Hugging Face checkpoint: in a folder, in a package, or downloaded from the hub for `hf:NAME`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_PICKLE = "convert them to safetensors: load the model with transformers and 
 
 
 def config_file(path: str) -> Path:
-    """The configuration of a checkpoint: a folder's, of `package:NAME` or of `hf:NAME`, of which no more is fetched."""
+    """Return the configuration file of a folder, of `package:NAME` or of `hf:NAME`; downloads no other file."""
     if path.startswith(PACKAGE_PREFIX):
         return package_folder(path, key=_KEY) / CONFIG
     folder = hub_folder(path, CONFIG, key=_KEY) if path.startswith(HUB_PREFIX) else Path(path)
@@ -31,7 +31,7 @@ def config_file(path: str) -> Path:
 
 
 def weight_files(path: str) -> list[Path]:
-    """The safetensors files of the checkpoint at `path`; pickled weights could run any code and are never read."""
+    """Return the safetensors files of a checkpoint; pickled weights could run any code and are never read."""
     folder = config_file(path).parent
     if path.startswith(HUB_PREFIX):
         folder = hub_folder(path, CONFIG, "model*.safetensors", INDEX, key=_KEY, revision=folder.name)
@@ -41,13 +41,13 @@ def weight_files(path: str) -> list[Path]:
         return _listed(folder / INDEX)
     pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
     if pickled or path.startswith(HUB_PREFIX):
-        found = f"only pickled weights ({pickled[0]})" if pickled else f"no {WEIGHTS}; pickled weights"
-        raise InputError(f"holds {found}, which are not read", path=path, key=_KEY, hint=_NO_PICKLE)
+        content = f"only pickled weights ({pickled[0]})" if pickled else f"no {WEIGHTS}; pickled weights"
+        raise InputError(f"holds {content}, which are not read", path=path, key=_KEY, hint=_NO_PICKLE)
     raise InputError(f"holds no {WEIGHTS}", path=path, key=_KEY)
 
 
 def checkpoint_fingerprint(path: str | None) -> str:
-    """What identifies a checkpoint: the bytes of its files, or its revision on the hub."""
+    """Return the fingerprint of a checkpoint: of the bytes of its files, or its revision on the hub."""
     if path is None:
         return "random"
     config = config_file(path)
@@ -57,7 +57,7 @@ def checkpoint_fingerprint(path: str | None) -> str:
 
 
 def hub_folder(path: str, *patterns: str, key: str, revision: str | None = None) -> Path:
-    """The local folder of `hf:NAME` at a revision, with the files asked for; without a network, what the cache has."""
+    """Return the local folder of `hf:NAME` at a revision with the requested files, or the cached one when offline."""
     from huggingface_hub import snapshot_download
 
     name = path.removeprefix(HUB_PREFIX)
@@ -67,11 +67,11 @@ def hub_folder(path: str, *patterns: str, key: str, revision: str | None = None)
     for cached in (False, True):
         try:
             with without_bars():
-                found = snapshot_download(
+                folder = snapshot_download(
                     name, revision=revision, allow_patterns=list(patterns), local_files_only=cached
                 )
-            return Path(found)
-        except Exception as error:  # the library raises what it trips over: its own errors, httpx's, OSError, ...
+            return Path(folder)
+        except Exception as error:  # the library raises its own errors, httpx's, OSError, ...
             reason = reason or (str(error).strip().splitlines() or [type(error).__name__])[0]
     raise InputError(f"cannot be fetched: {reason}", path=path, key=key)
 
@@ -98,7 +98,7 @@ SMALL_PRETRAINED_NOTE = (
 
 
 def small_pretrained() -> Path | None:
-    """The folder of a BERT encoder of 6 layers x 384 (all-MiniLM-L6-v2) where its package is installed, else None.
+    """Return the folder of a BERT encoder of 6 layers x 384 (all-MiniLM-L6-v2), None without its package.
 
     >>> folder = small_pretrained()
     >>> folder is None or (folder / "config.json").is_file()
@@ -109,7 +109,7 @@ def small_pretrained() -> Path | None:
 
 @contextmanager
 def without_bars() -> Iterator[None]:
-    """Switch the bars of transformers off for a while, and back on if they were on."""
+    """Switch off the progress bars of transformers in a block."""
     from transformers.utils import logging
 
     were_on = logging.is_progress_bar_enabled()

@@ -1,4 +1,4 @@
-"""A device, and the precision of the matrix products there."""
+"""A device, its precision, and the settings of its compiler."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ import torch
 from endtask.config import Settings
 
 RECORDING = Lock()
-"""Held while a CUDA graph is recorded, and by other threads while they use a stream.
+"""A lock for the capture of a CUDA graph, and for streams of other threads.
 
-Torch lends out its streams in turn, so another thread may have the one that is recorded; any order of its spoils it.
+Torch takes streams from a pool, so another thread may have the stream of the capture; any kernel there breaks it.
 """
 
 
 @dataclass(frozen=True)
 class DeviceContext:
-    """A device, and the precision of the matrix products there; weights are always float32."""
+    """A device, and the precision of its matrix products; weights are always float32."""
 
     device: torch.device
     dtype: torch.dtype = torch.float32
 
     @property
     def pins_memory(self) -> bool:
-        """Whether batches are better copied from pinned memory."""
+        """Whether to copy batches from pinned memory."""
         return self.device.type == "cuda"
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Run what follows in this precision."""
+        """Return a context that computes matrix products in this precision."""
         if self.dtype == torch.float32:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.dtype)
 
     def synchronize(self) -> None:
-        """Wait until the device has done what it was told."""
+        """Wait until the device has finished all kernels."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
@@ -47,12 +47,12 @@ _SHAPES = 64
 
 
 def allow_shapes() -> None:
-    """Let compiled functions meet many shapes: phases, losses and layers have their own, and share a process."""
+    """Raise the limit of shapes per compiled function: phases, losses and layers with their own share a process."""
     config = torch._dynamo.config
     name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # before torch 2.7
     setattr(config, name, max(_SHAPES, getattr(config, name)))
 
 
 def compiles(settings: Settings, device: torch.device) -> bool:
-    """Whether work that takes long is compiled: by default on a GPU."""
+    """Return whether long training is compiled: by default on a GPU."""
     return settings.compile is True or (settings.compile == "auto" and device.type == "cuda")

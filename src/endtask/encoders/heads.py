@@ -1,4 +1,4 @@
-"""Heads on an encoder: masked LM, the stock classifiers' heads, and heads for encoders without stock classes."""
+"""Heads on an encoder: masked LM, the heads of stock classifiers, and heads for encoders without stock classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from endtask.encoders.batch import IGNORED, TextBatch
 
 
 class MaskedLMHead(nn.Module):
-    """A transform and a bias; the output matrix is the encoder's word embeddings, passed in at each call."""
+    """A transform and a bias; callers pass the encoder's word embeddings as output matrix."""
 
     def __init__(self, transform: nn.Module, vocabulary: int) -> None:
         super().__init__()
@@ -22,21 +22,21 @@ class MaskedLMHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
     def forward(self, hidden: Tensor, embeddings: Tensor, positions: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy at the masked positions: (N, hidden), (vocabulary, hidden), (M,), (M,) -> ()
+        """Return the mean cross-entropy at the masked positions: (N, hidden), (vocabulary, hidden), (M,), (M,) -> ()
 
-        0 where nothing is masked, as in texts of special tokens only.
+        It is 0 if nothing is masked, as in texts of special tokens only.
         """
         logits = self.logits(hidden[positions], embeddings)
         total = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
         return total / (targets != IGNORED).sum().clamp(min=1)
 
     def logits(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
-        """Vocabulary logits of the given positions: (M, hidden) -> (M, vocabulary)."""
+        """Return vocabulary logits: (M, hidden) -> (M, vocabulary)."""
         return functional.linear(self.transform(hidden), embeddings, self.bias)
 
 
 class TlmTaskHead(nn.Module):
-    """The TLM authors' own head of pre-training: dense, GELU, dense on the first token, no dropout."""
+    """The task head of the TLM authors in pre-training: dense, GELU, dense on the first token, no dropout."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class FirstTokenHead(nn.Module):
 
     def forward(self, pooled: Tensor) -> Tensor:
         """(S, hidden) -> (S, classes)"""
-        logits: Tensor = self.stock(pooled.unsqueeze(1))  # it takes the first token itself
+        logits: Tensor = self.stock(pooled.unsqueeze(1))  # the stock head selects the first token
         return logits
 
 
@@ -106,7 +106,7 @@ class RobertaTransform(nn.Module):
 
 
 class ModernTaskHead(nn.Module):
-    """The head of ModernBERT's stock classifiers, of texts and of tokens: dense-GELU-norm, dropout, linear."""
+    """The head of ModernBERT's stock classifiers of texts and of tokens: dense-GELU-norm, dropout, linear."""
 
     def __init__(self, config: Any, head: nn.Module) -> None:
         super().__init__()
@@ -150,18 +150,18 @@ class TransformHead(nn.Module):
 
 
 def markers_of(config: Any) -> tuple[int, ...]:
-    """Return the ids of the entity markers that the task head reads; empty where it reads other tokens."""
+    """Return the ids of the entity markers that the task head reads, empty if it reads other tokens."""
     return tuple(getattr(config, "marker_token_ids", None) or ())
 
 
 def pool(hidden: Tensor, batch: TextBatch, pooling: str, markers: tuple[int, ...] = ()) -> Tensor:
     """Return one vector per text: (N, hidden) -> (S, hidden).
 
-    That of its first token, the mean over its tokens, or the mean over its entity markers. A text without markers
-    (masking may hide them) counts with all of its tokens.
+    It is the vector of the first token, the mean over the tokens, or the mean over the entity markers. For a text
+    without markers (masking may hide them) it is the mean over all tokens.
     """
     if pooling == "cls":
-        # An empty text of a fixed layout starts behind the last token.
+        # An empty text of a fixed shape starts after the last token.
         return hidden[batch.offsets[:-1].long().clamp(max=len(hidden) - 1)]
     lengths = batch.offsets.diff()  # (S,)
     wide = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
@@ -175,8 +175,8 @@ def pool(hidden: Tensor, batch: TextBatch, pooling: str, markers: tuple[int, ...
 
 def _read_tokens(batch: TextBatch, markers: tuple[int, ...]) -> Tensor:
     """Return which tokens are entity markers, or all tokens of texts without any: (N,)."""
-    # Compared one by one: a tensor of the ids would have to be copied to the device.
+    # Compared id by id: a tensor of ids would have to be copied to the device.
     is_marker = torch.stack([batch.input_ids == marker for marker in markers]).any(0)  # (N,)
     texts = len(batch.offsets) - 1
-    found = is_marker.new_zeros(texts, dtype=torch.int64).index_add(0, batch.text_ids, is_marker.long())  # (S,)
-    return is_marker | (found == 0)[batch.text_ids]
+    counts = is_marker.new_zeros(texts, dtype=torch.int64).index_add(0, batch.text_ids, is_marker.long())  # (S,)
+    return is_marker | (counts == 0)[batch.text_ids]

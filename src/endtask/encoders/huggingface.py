@@ -1,4 +1,4 @@
-"""From our network to stock Hugging Face models; missing or unexpected weights are errors."""
+"""Convert a network to stock Hugging Face models; missing or unexpected weights are errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from endtask.io.atomic import write_json
 
 
 def to_classifier(network: Network) -> Any:
-    """The stock classifier, of texts or tokens, with the network's weights: `from_pretrained` loads what it saves."""
+    """Return the stock classifier of texts or tokens with the network's weights."""
     architecture, is_tagger = network.architecture, network.task_type.per_token
     model = (architecture.token_classifier if is_tagger else architecture.classifier)(network.config)
     names = architecture.to_token_classifier if is_tagger else architecture.to_classifier
@@ -26,10 +26,10 @@ def to_classifier(network: Network) -> Any:
 
 
 def to_masked_lm(network: Network) -> Any:
-    """The stock masked language model with the network's weights, to go on from elsewhere."""
+    """Return the stock masked language model with the network's weights."""
     model = network.architecture.masked_lm(network.config)
     loaded = model.load_state_dict(_renamed(network, network.architecture.to_masked_lm), strict=False)
-    # The output matrix (and BERT's second name for its bias) are tied to weights that are there.
+    # The output matrix (and BERT's second name for its bias) are tied to loaded weights.
     untied = [name for name in loaded.missing_keys if name not in model._tied_weights_keys]
     if untied or loaded.unexpected_keys:
         raise ValueError(f"weights do not fit: missing {untied}, unexpected {loaded.unexpected_keys}")
@@ -58,10 +58,11 @@ def _save(model: Any, folder: Path) -> None:
 
 
 def _with_keys_of_all_releases(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration of ModernBERT with what releases before `rope_parameters` and `layer_types` read instead."""
+    """Return ModernBERT's configuration with the keys that releases before `rope_parameters` and `layer_types` read."""
     rotary = rotary_of_each_kind(config["rope_parameters"])
-    kinds = [kind == "full_attention" for kind in config["layer_types"]]
-    periods = [every for every in range(1, len(kinds) + 1) if kinds == [n % every == 0 for n in range(len(kinds))]]
+    is_global = [kind == "full_attention" for kind in config["layer_types"]]
+    layers = len(is_global)
+    periods = [every for every in range(1, layers + 1) if is_global == [n % every == 0 for n in range(layers)]]
     written = {
         **config,
         "rope_parameters": rotary,
@@ -69,14 +70,14 @@ def _with_keys_of_all_releases(config: dict[str, Any]) -> dict[str, Any]:
         "local_rope_theta": rotary["sliding_attention"]["rope_theta"],
         "sliding_window": config["local_attention"] // 2,
     }
-    written.pop("global_attn_every_n_layers", None)  # some releases write their default whatever the layers are
+    written.pop("global_attn_every_n_layers", None)  # some releases write their default for any layers
     if periods:
         written["global_attn_every_n_layers"] = periods[0]
     return dict(sorted(written.items()))
 
 
 def _renamed(network: Network, prefixes: dict[str, str]) -> dict[str, Tensor]:
-    """The network's weights under Hugging Face's names; weights without a new name stay behind."""
+    """Return the network's weights under Hugging Face's names, without weights that have none."""
     renamed = {}
     for name, weight in network.state_dict().items():
         for old, new in prefixes.items():

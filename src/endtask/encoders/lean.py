@@ -1,4 +1,4 @@
-"""The fast encoder: ModernBERT's weights without padding, all layers global; saved as a stock ModernBERT."""
+"""The default encoder: ModernBERT without padding, with global layers only; saved as a stock ModernBERT."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @encoders.register("lean")
 class Lean(ModernBert):
-    """ModernBERT over texts laid end to end; the layers are in encoders/lean_layers.py."""
+    """ModernBERT without padding, with global layers only and no biases."""
 
     padded = False
     backends: ClassVar[tuple[Backend, ...]] = ("varlen", "flex", "padded")
@@ -38,9 +38,9 @@ class Lean(ModernBert):
         return LeanEncoder(config)
 
     def hidden_states(self, encoder: nn.Module, batch: TextBatch, backend: Backend, dtype: torch.dtype) -> Tensor:
-        from endtask.encoders.attention import guide_for
+        from endtask.encoders.attention import attention_metadata
 
-        hidden: Tensor = encoder(batch.input_ids, batch.position_ids, guide_for(backend, batch), dtype)
+        hidden: Tensor = encoder(batch.input_ids, batch.position_ids, attention_metadata(backend, batch), dtype)
         return hidden
 
     def masked_lm_transform(self, config: Any) -> nn.Module:

@@ -1,7 +1,7 @@
-"""The fast encoder: ModernBERT's architecture over texts laid end to end, all layers global, no biases.
+"""The layers of `lean`: ModernBERT's architecture over packed texts, with global layers only and no biases.
 
-Modules and weights carry ModernBERT's names, so that a saved model is a stock one. Its quirks are kept: the embeddings
-are normalised, the first layer has no norm before attention, a norm follows the last layer.
+Modules and weights have ModernBERT's names, so that a saved model is a stock one. As in ModernBERT, the embeddings are
+normalised, the first layer has no norm before attention, and a norm follows the last layer.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from endtask.encoders.attention import Guide, attend
+from endtask.encoders.attention import AttentionMetadata, attend
 
 
 class Embeddings(nn.Module):
-    """Word vectors, normalised; positions come in by rotation."""
+    """Word embeddings and a norm; positions are rotary."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Embeddings(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention with rotary positions inside each text."""
+    """Self-attention within each text, with rotary positions."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -39,20 +39,20 @@ class Attention(nn.Module):
         self.Wqkv = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=False)
         self.Wo = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
 
-    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, guide: Guide) -> Tensor:
+    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, metadata: AttentionMetadata) -> Tensor:
         """(N, hidden) -> (N, hidden)"""
-        out: Tensor = self.Wo(self.mix(hidden, cosine, sine, guide))
+        out: Tensor = self.Wo(self.mix(hidden, cosine, sine, metadata))
         return out
 
-    def mix(self, hidden: Tensor, cosine: Tensor, sine: Tensor, guide: Guide) -> Tensor:
-        """All but the output projection: (N, hidden) -> (N, hidden)"""
-        # Three products instead of one: the backward pass then need not put three gradients side by side, which
-        # takes longer than what is gained in the product (as in the feed-forward block).
+    def mix(self, hidden: Tensor, cosine: Tensor, sine: Tensor, metadata: AttentionMetadata) -> Tensor:
+        """Attention before the output projection: (N, hidden) -> (N, hidden)"""
+        # Three products instead of one: concatenating three gradients in the backward pass would take longer than one
+        # product saves (as in the feed-forward block).
         query, key, value = (
             functional.linear(hidden, weight).view(len(hidden), self.heads, -1)  # (N, hidden) -> (N, heads, size)
             for weight in self.Wqkv.weight.chunk(3)
         )
-        mixed = attend(rotate(query, cosine, sine), rotate(key, cosine, sine), value, guide)
+        mixed = attend(rotate(query, cosine, sine), rotate(key, cosine, sine), value, metadata)
         return mixed.flatten(1)  # (N, heads, size) -> (N, hidden)
 
 
@@ -73,7 +73,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and feed-forward, each behind a norm and beside a shortcut."""
+    """Attention and feed-forward block, each with a norm before it and a residual connection."""
 
     def __init__(self, config: Any, first: bool) -> None:
         super().__init__()
@@ -82,18 +82,18 @@ class Layer(nn.Module):
         self.mlp_norm = _norm(config)
         self.mlp = FeedForward(config)
 
-    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, guide: Guide) -> Tensor:
+    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor, metadata: AttentionMetadata) -> Tensor:
         """(N, hidden) -> (N, hidden)"""
-        return self.after_attention(hidden + self.attn(self.attn_norm(hidden), cosine, sine, guide))
+        return self.after_attention(hidden + self.attn(self.attn_norm(hidden), cosine, sine, metadata))
 
     def after_attention(self, hidden: Tensor) -> Tensor:
-        """The rest, which works on each position alone: (..., hidden) -> (..., hidden)"""
+        """The feed-forward block, which is independent of other positions: (..., hidden) -> (..., hidden)"""
         out: Tensor = hidden + self.mlp(self.mlp_norm(hidden))
         return out
 
 
 class LeanEncoder(nn.Module):
-    """The encoder: token ids in, one vector per token out."""
+    """Token ids to one vector per token."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -107,22 +107,24 @@ class LeanEncoder(nn.Module):
         self.register_buffer("cosine", cosine, persistent=False)
         self.register_buffer("sine", sine, persistent=False)
 
-    def forward(self, input_ids: Tensor, position_ids: Tensor, guide: Guide, dtype: torch.dtype) -> Tensor:
-        """(N,) -> (N, hidden), in `dtype`: under autocast the stream between layers would else stay in float32."""
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor, metadata: AttentionMetadata, dtype: torch.dtype
+    ) -> Tensor:
+        """(N,) -> (N, hidden) in `dtype`; without it autocast would keep the residual stream in float32."""
         cosine, sine = self.angles(position_ids)
         hidden = self.embeddings(input_ids, dtype)
         for layer in self.layers:
-            hidden = layer(hidden, cosine, sine, guide)
+            hidden = layer(hidden, cosine, sine, metadata)
         out: Tensor = self.final_norm(hidden)
         return out
 
     def angles(self, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of positions: (N,) -> (N, 1, size) each."""
+        """Return the cosines and sines of positions: (N,) -> (N, 1, size) each."""
         return self.cosine[position_ids, None], self.sine[position_ids, None]
 
 
 class PredictionHead(nn.Module):
-    """ModernBERT's head before the last matrix: dense, GELU, norm."""
+    """ModernBERT's masked-LM head before the output matrix: dense, GELU, norm."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -136,13 +138,13 @@ class PredictionHead(nn.Module):
 
 
 def rotate(part: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Turn pairs of numbers by angles that grow with the position (RoFormer, Eq. 34): (N, heads, size) -> the same."""
+    """Rotate pairs of numbers by angles that grow with the position (RoFormer, Eq. 34): (N, heads, size)."""
     wide = part.to(torch.promote_types(part.dtype, torch.float32))
     return (wide * cosine + wide.roll(wide.shape[-1] // 2, dims=-1) * sine).to(part.dtype)
 
 
 def rotary_table(size: int, positions: int, base: float) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of all positions: (positions, size) each; the first half of the sines is negative.
+    """Return cosines and sines of all positions, (positions, size) each; the first half of the sines is negative.
 
     Number i is paired with number i + size / 2, and (a, b) becomes (a cos - b sin, b cos + a sin).
     """
@@ -152,7 +154,7 @@ def rotary_table(size: int, positions: int, base: float) -> tuple[Tensor, Tensor
 
 
 def rotary_base(config: Any) -> float:
-    """The base of a global layer's angles, under the key of this transformers release."""
+    """Return the base of the angles in global layers, under the key of this transformers release."""
     parameters = getattr(config, "rope_parameters", None)
     if parameters:
         return float(parameters["full_attention"]["rope_theta"])
@@ -160,7 +162,7 @@ def rotary_base(config: Any) -> float:
 
 
 class Norm(nn.LayerNorm):
-    """A layer norm that answers in the precision it was asked in; under autocast it computes in float32."""
+    """A layer norm that returns the precision of its input; under autocast it computes in float32."""
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., hidden) -> the same"""

@@ -1,7 +1,7 @@
-"""ModernBERT by Hugging Face's own classes, local layers included.
+"""ModernBERT by Hugging Face's classes, including local layers.
 
-The head reads the mean over the tokens: a first token learns to represent its text only late, the mean is useful from
-the first step, which is what short training from random weights needs (docs/decisions.md).
+The head reads the mean over the tokens. In short training from random weights a first token hardly learns to represent
+its text, while the mean is useful from the first step (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ModernBert(StockEncoder):
             mlp_dropout=dropout,
             attention_dropout=0.0,
             classifier_dropout=dropout,
-            classifier_pooling=_stock(pooling),
+            classifier_pooling=_stock_pooling(pooling),
             attn_implementation="sdpa",
             **vars(shape),
         )
@@ -73,7 +73,7 @@ class ModernBert(StockEncoder):
     def adopt(self, config: Any, *, dropout: float, pooling: Pooling) -> None:
         config.embedding_dropout = config.mlp_dropout = config.classifier_dropout = dropout
         config.attention_dropout = 0.0
-        config.classifier_pooling = _stock(pooling)
+        config.classifier_pooling = _stock_pooling(pooling)
 
     def pooling(self, config: Any) -> Pooling:
         from endtask.encoders.heads import markers_of
@@ -112,7 +112,7 @@ class ModernBert(StockEncoder):
 
 
 def gated_width(hidden: int) -> int:
-    """Return the feed-forward width that gives a gated block as many weights as BERT's: 8/3, rounded up to 128.
+    """Return the width of gated feed-forward layers with as many weights as BERT's: 8/3, rounded up to 128.
 
     >>> [gated_width(hidden) for hidden in (128, 512, 768)]
     [384, 1408, 2048]
@@ -121,10 +121,10 @@ def gated_width(hidden: int) -> int:
 
 
 def rotary_of_each_kind(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the rotary parameters of the two kinds of layers, without the others that transformers 5.0 writes."""
+    """Return the rotary parameters of global and local layers, without others that transformers 5.0 writes."""
     return {kind: value for kind, value in parameters.items() if kind in ("full_attention", "sliding_attention")}
 
 
-def _stock(pooling: Pooling) -> Pooling:
-    """Return the nearest pooling that Hugging Face's configuration has a name for."""
+def _stock_pooling(pooling: Pooling) -> Pooling:
+    """Return the closest pooling that Hugging Face's configuration supports."""
     return "mean" if pooling == "entity_markers" else pooling

@@ -1,4 +1,4 @@
-"""RoBERTa by Hugging Face's own classes: BERT's encoder with other heads and without token types."""
+"""RoBERTa by Hugging Face's classes: BERT's encoder with other heads and without token types."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Roberta(Bert):
         "heads.masked_lm.bias": "lm_head.bias",
     }
 
-    def config(self, shape: Shape, **given: Any) -> Any:
-        config, special_ids = super().config(shape, **given), given["special_ids"]
+    def config(self, shape: Shape, **options: Any) -> Any:
+        config, special_ids = super().config(shape, **options), options["special_ids"]
         config.bos_token_id, config.eos_token_id = special_ids["cls"], special_ids["sep"]
         config.max_position_embeddings += special_ids["pad"] + 1
         config.type_vocab_size, config.layer_norm_eps = 1, 1e-5

@@ -1,9 +1,7 @@
-"""Saved models that Hugging Face has no class for: safetensors and a configuration, loaded by endtask.
+"""Classes of saved models without a stock class: other registered encoders, and ModernBERT with entity markers.
 
-Registered encoders without stock classes, and ModernBERT with a head that reads entity markers.
-
-`transformers` knows these classes once this module is imported, so `AutoConfig` and `AutoModelFor...` load such a
-folder. The encoder itself must be registered: code is never read from the folder.
+Importing this module registers them with `transformers`, so that `AutoConfig` and `AutoModelFor...` load such a folder.
+The encoder itself must be registered: a folder never contains code.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class EncoderConfig(PretrainedConfig):  # type: ignore[misc]
-    """The configuration of any registered encoder; `endtask_encoder` names it."""
+    """The configuration of a registered encoder; `endtask_encoder` is its name."""
 
     model_type = "endtask"
 
@@ -64,7 +62,7 @@ class EncoderConfig(PretrainedConfig):  # type: ignore[misc]
 
 
 class _SavedModel(PreTrainedModel):  # type: ignore[misc]
-    """An encoder that reads padded tables, as tokenizers make them."""
+    """An encoder whose inputs are padded tables, as tokenizers return them."""
 
     config_class = EncoderConfig
 
@@ -75,7 +73,7 @@ class _SavedModel(PreTrainedModel):  # type: ignore[misc]
         self.encoder = self.part.encoder(config)
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Leave the weights as the encoder's modules made them; saved ones replace them."""
+        """Keep the initial weights of the encoder's modules; loading replaces them."""
 
     def _hidden(
         self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None
@@ -119,14 +117,13 @@ class EncoderForTokenClassification(_SavedModel):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None, **_: Any
     ) -> TokenClassifierOutput:
-        """Return logits (S, T, tags) of token ids (S, T); those of padding are 0."""
+        """Return logits (S, T, tags) of token ids (S, T), 0 for padding."""
         hidden, batch = self._hidden(input_ids, attention_mask, token_type_ids)
-        logits = self.head(hidden)
-        return TokenClassifierOutput(logits=_table(logits, batch, input_ids))
+        return TokenClassifierOutput(logits=_as_table(self.head(hidden), batch, input_ids))
 
 
 class EncoderForMaskedLM(_SavedModel):
-    """An encoder with a masked-LM head, to continue training from."""
+    """An encoder with a masked-LM head."""
 
     _tied_weights_keys: Any = {}  # noqa: RUF012
 
@@ -138,13 +135,13 @@ class EncoderForMaskedLM(_SavedModel):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None, **_: Any
     ) -> MaskedLMOutput:
-        """Return vocabulary logits (S, T, vocabulary) of token ids (S, T); those of padding are 0."""
+        """Return vocabulary logits (S, T, vocabulary) of token ids (S, T), 0 for padding."""
         hidden, batch = self._hidden(input_ids, attention_mask, token_type_ids)
         logits = self.masked_lm.logits(hidden, self.part.embeddings(self.encoder).weight)
-        return MaskedLMOutput(logits=_table(logits, batch, input_ids))
+        return MaskedLMOutput(logits=_as_table(logits, batch, input_ids))
 
 
-def _table(logits: Tensor, batch: TextBatch, input_ids: Tensor) -> Tensor:
+def _as_table(logits: Tensor, batch: TextBatch, input_ids: Tensor) -> Tensor:
     """Return logits as a padded table: (N, outputs) -> (S, T, outputs)."""
     table = logits.new_zeros((*input_ids.shape, logits.shape[-1]))
     table[batch.text_ids, batch.position_ids] = logits
@@ -152,10 +149,10 @@ def _table(logits: Tensor, batch: TextBatch, input_ids: Tensor) -> Tensor:
 
 
 class ModernBertForMarkedClassification(ModernBertPreTrainedModel):  # type: ignore[misc]
-    """ModernBERT's classifier over the mean of the tokens `config.marker_token_ids`, or of all where none is there.
+    """ModernBERT's classifier over the mean of the tokens `config.marker_token_ids`, or of all tokens without any.
 
-    Hugging Face's classifiers read the first token or the mean. The head has other names here than there, so that a
-    stock class warns of a missing head instead of reading the mean.
+    Hugging Face's classifiers read the first token or the mean. The head has other names than theirs, so that a stock
+    class warns of a missing head instead of reading the mean.
     """
 
     weight_names: ClassVar[dict[str, str]] = {
@@ -163,7 +160,7 @@ class ModernBertForMarkedClassification(ModernBertPreTrainedModel):  # type: ign
         "heads.task.head.": "marked_head.",
         "heads.task.classifier.": "marked_classifier.",
     }
-    """Prefixes of the network's weight names -> prefixes here."""
+    """Prefixes of the network's weight names -> prefixes in this class."""
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -176,17 +173,18 @@ class ModernBertForMarkedClassification(ModernBertPreTrainedModel):  # type: ign
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any
-    ) -> SequenceClassifierOutput:  # other inputs that tokenizers may make are of no use here
-        """Tokens and which of them are there, both (S, T) -> logits (S, classes)."""
-        there = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        hidden = self.model(input_ids=input_ids, attention_mask=there).last_hidden_state  # (S, T, hidden)
-        read = self._read(input_ids, there.bool())[..., None].to(hidden.dtype)  # (S, T, 1)
+    ) -> SequenceClassifierOutput:  # ignores other inputs of tokenizers
+        """Return logits (S, classes) of token ids (S, T)."""
+        present = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        hidden = self.model(input_ids=input_ids, attention_mask=present).last_hidden_state  # (S, T, hidden)
+        read = self._read_tokens(input_ids, present.bool())[..., None].to(hidden.dtype)  # (S, T, 1)
         pooled = (hidden * read).sum(1) / read.sum(1)  # (S, hidden)
         return SequenceClassifierOutput(logits=self.marked_classifier(self.drop(self.marked_head(pooled))))
 
-    def _read(self, input_ids: Tensor, there: Tensor) -> Tensor:
-        is_marker = torch.stack([input_ids == marker for marker in markers_of(self.config)]).any(0) & there  # (S, T)
-        return is_marker | (there & ~is_marker.any(1, keepdim=True))
+    def _read_tokens(self, input_ids: Tensor, present: Tensor) -> Tensor:
+        """Return which tokens are entity markers, or all tokens of texts without any: (S, T)."""
+        is_marker = torch.stack([input_ids == marker for marker in markers_of(self.config)]).any(0) & present
+        return is_marker | (present & ~is_marker.any(1, keepdim=True))
 
 
 def classifier_class(config: Any) -> Any:

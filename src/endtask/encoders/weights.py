@@ -1,4 +1,4 @@
-"""Tensors in safetensors files, whole or absent, no pickle."""
+"""Read and write tensors in safetensors files, atomically and without pickle."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ _DTYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-"""The format's names."""
+"""Names in the safetensors format."""
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Write tensors and a small JSON header."""
-    with atomic_file(path) as aside:
-        write_safetensors(aside, tensors, header)
+    with atomic_file(path) as temporary:
+        write_safetensors(temporary, tensors, header)
 
 
 def write_safetensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write the format, fetching one tensor after the other.
+    """Write a safetensors file, and copy one tensor after the other to the CPU.
 
-    Not by the library's `save_file`: before version 0.8 that holds the interpreter's lock until all is written, and
-    training, whose checkpoints another thread writes, stands still for as long.
+    The library's `save_file` before version 0.8 holds the interpreter's lock until the file is written, which would
+    stop training while another thread writes a checkpoint.
     """
-    ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))  # aligned, as the library's
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))  # aligned as in the library
     with open(path, "wb", buffering=0) as file:
-        _write_all(file, _head(ordered, header))
+        _write_all(file, _header(ordered, header))
         for _, value in ordered:
-            _write_all(file, _fetch(value.detach().contiguous()).reshape(-1).view(torch.uint8).numpy().data)
+            _write_all(file, _to_cpu(value.detach().contiguous()).reshape(-1).view(torch.uint8).numpy().data)
 
 
-def _fetch(value: Tensor) -> Tensor:
-    """On the CPU; from a GPU through memory that it copies to by itself, for other copies hold up all its orders."""
+def _to_cpu(value: Tensor) -> Tensor:
+    """Return a tensor on the CPU; copies from a GPU asynchronously, since a blocking copy would delay its kernels."""
     if not value.is_cuda:
         return value.cpu()
     with RECORDING:
-        fetched = value.to("cpu", non_blocking=True)
+        copied = value.to("cpu", non_blocking=True)
         torch.cuda.current_stream(value.device).synchronize()
-    return fetched
+    return copied
 
 
-def _head(ordered: list[tuple[str, Tensor]], header: dict[str, Any]) -> bytes:
-    """What stands before the data: its own length in eight bytes, then JSON, which ends at a multiple of eight."""
-    tree: dict[str, Any] = {"__metadata__": {"endtask": json.dumps(header)}}
+def _header(ordered: list[tuple[str, Tensor]], metadata: dict[str, Any]) -> bytes:
+    """Return the bytes before the data: the header's length in 8 bytes, then JSON, padded to a multiple of 8."""
+    tree: dict[str, Any] = {"__metadata__": {"endtask": json.dumps(metadata)}}
     end = 0
     for name, value in ordered:
         start, end = end, end + value.numel() * value.element_size()
@@ -73,14 +73,14 @@ def _head(ordered: list[tuple[str, Tensor]], header: dict[str, Any]) -> bytes:
 
 
 def _write_all(file: FileIO, data: bytes | memoryview) -> None:
-    """An unbuffered file may take less than it is given, 2 GB at most on Linux."""
-    rest = memoryview(data)
-    while len(rest):
-        rest = rest[file.write(rest) :]
+    """Write all bytes; an unbuffered file may write fewer per call, at most 2 GB on Linux."""
+    unwritten = memoryview(data)
+    while len(unwritten):
+        unwritten = unwritten[file.write(unwritten) :]
 
 
 def load_tensors(path: Path, *, hint: str = _MAKE_AGAIN) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read tensors and header back; `hint` says what to do about a damaged file."""
+    """Return the tensors and the header of a file; `hint` is the advice for a damaged file."""
     try:
         with safe_open(str(path), framework="pt") as file:
             header = json.loads((file.metadata() or {}).get("endtask", "{}"))
@@ -92,18 +92,18 @@ def load_tensors(path: Path, *, hint: str = _MAKE_AGAIN) -> tuple[dict[str, Tens
 
 
 def save_weights(path: Path, network: nn.Module) -> None:
-    """Write the network's weights alone."""
+    """Write the weights of a network."""
     save_tensors(path, network.state_dict(), {})
 
 
 def load_weights(path: Path, network: nn.Module) -> None:
-    """Read weights back; missing or unexpected ones are errors."""
+    """Read the weights of a network; raise `InputError` for missing or unexpected weights."""
     tensors, _ = load_tensors(path)
-    fill(network, tensors, path)
+    load_state_dict(network, tensors, path)
 
 
-def fill(network: nn.Module, tensors: dict[str, Tensor], path: Path, *, hint: str = _MAKE_AGAIN) -> None:
-    """Put tensors read from `path` into the network, all of them and nothing else."""
+def load_state_dict(network: nn.Module, tensors: dict[str, Tensor], path: Path, *, hint: str = _MAKE_AGAIN) -> None:
+    """Load tensors read from `path`; raise `InputError` for missing or unexpected ones."""
     try:
         network.load_state_dict(tensors, strict=True)
     except RuntimeError as error:

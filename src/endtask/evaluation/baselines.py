@@ -84,6 +84,11 @@ def _form(word: str) -> str:
     return "".join(kind for index, kind in enumerate(kinds) if index == 0 or kind != kinds[index - 1])
 
 
+def scored_split(task: Task) -> str:
+    """Return the split of the final score: test, or dev where there is no test split."""
+    return "test" if "test" in task.splits else "dev"
+
+
 def texts_of(examples: Sequence[Example]) -> list[str]:
     """Return the texts, both of a pair joined."""
     return [" ".join(part for part in (example.text, example.text_pair) if part) for example in examples]

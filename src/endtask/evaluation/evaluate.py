@@ -17,7 +17,9 @@ from endtask.config import EvaluateSettings, Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK, Network, auxiliary_head
 from endtask.encoders.weights import load_weights
+from endtask.evaluation.baselines import scored_split
 from endtask.evaluation.outputs import Outputs, answers_of, best_threshold, class_probabilities, perplexity
+from endtask.evaluation.run_baselines import compare_with_baselines
 from endtask.evaluation.task_metrics import Measure, measure_of
 from endtask.io.atomic import write_json, write_text
 from endtask.io.run_layout import PREDICTIONS, RESULTS, SEED_RESULT, TASKS
@@ -44,11 +46,13 @@ def evaluate(
     folder: Path,
     context: DeviceContext,
     *,
+    read: Path,
     auxiliary: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Score each seed's weights on test, or on dev where there is no test split; writes results and predictions.
 
-    `auxiliary` are the results of auxiliary tasks. Returns the counts and mean scores.
+    `read` is the folder of the stage with the answers of the baselines; `auxiliary` are the results of auxiliary tasks.
+    Returns the counts and mean scores.
     """
     split = scored_split(task)
     answered: dict[int, Answered] = {}
@@ -56,16 +60,14 @@ def evaluate(
         load_weights(path, network)
         threshold = threshold_of(path.with_name(SEED_RESULT), settings.evaluate)
         answered[seed] = answer(network, task, packed / split, settings.evaluate, context, threshold=threshold)
-    results = score_seeds(task, split, answered, measure_of(task, settings.evaluate))
+    measure = measure_of(task, settings.evaluate)
+    results = score_seeds(task, split, answered, measure)
+    runs = np.stack([run.answers for run in answered.values()])
+    results["baselines"] = compare_with_baselines(task, split, runs, measure, read)
     write_json(folder / RESULTS, {**results, TASKS: auxiliary} if auxiliary else results)
     write_text(folder / PREDICTIONS, prediction_lines(task, split, answered))
     by_task = {name: _counts(scores) for name, scores in auxiliary.items()} if auxiliary else {}
     return {**_counts(results), **({TASKS: by_task} if by_task else {})}
-
-
-def scored_split(task: Task) -> str:
-    """Return the split of the final score."""
-    return "test" if "test" in task.splits else "dev"
 
 
 def answer(
@@ -84,7 +86,8 @@ def answer(
 
 
 def _counts(results: Mapping[str, Any]) -> dict[str, Any]:
-    return {**{name: results[name] for name in ("split", "rows", "leak_free_rows")}, **results["summary"]}
+    named = ("split", "rows", "leak_free_rows", "baselines")
+    return {**{name: results[name] for name in named if name in results}, **results["summary"]}
 
 
 def threshold_of(result: Path, settings: EvaluateSettings) -> float:

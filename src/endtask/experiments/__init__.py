@@ -1,4 +1,4 @@
-"""Experiments: many runs under one engine. `compare`, `search` and `few-shot` differ in the trials they make."""
+"""Experiments: many runs under a shared engine. `compare`, `search` and `few-shot` differ in the trials they make."""
 
 from endtask.experiments.compare import compare, compare_finished, read_comparison_folder
 from endtask.experiments.comparison import ComparisonResult

@@ -1,4 +1,4 @@
-"""The baselines of a comparison: what a user would try instead, and what shows where a gain comes from."""
+"""The baselines of a comparison: alternatives that a user might try, and variants that explain a gain."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ _NOTES = {
 
 
 def untrained_baselines(study: Study) -> tuple[str, ...]:
-    """Return the baselines that need no training run; by default both."""
+    """Return the requested baselines that need no training run; by default all."""
     return tuple(name for name in UNTRAINED_BASELINES if study.baselines is None or name in study.baselines)
 
 
 def baseline_variants(
     study: Study, against: Variant, seeds: tuple[int, ...], folder: Path, where: str
 ) -> list[Variant]:
-    """Return the trained baselines, made from the variant that all are tested against; by default all that apply.
+    """Return the requested trained baselines, made from the reference variant; by default all that apply.
 
-    `folder` holds the runs of all variants.
+    `folder` has the runs of all variants.
     """
-    found = []
+    variants = []
     for name in TRAINED_BASELINES:
         if study.baselines is not None and name not in study.baselines:
             continue
         why_not, make = _MAKERS[name]
         reason = why_not(against.settings, study)
         if reason is None:
-            found.append(_baseline(name, make(against.settings, study), study, against, seeds, folder, where))
+            variants.append(_baseline(name, make(against.settings, study), study, against, seeds, folder, where))
         elif study.baselines is not None:
             raise InputError(f"{name}: {reason}", path=where, key="baselines")
-    return found
+    return variants
 
 
 def _baseline(
@@ -66,9 +66,9 @@ def _baseline(
 ) -> Variant:
     overrides, origin = (study.baselines or {}).get(name, {}), f"{where}, baseline {name!r}"
     check_keys(overrides, origin)
-    given = settings.tokenizer.path or settings.model.path or overrides.get("tokenizer.path")
-    takes_tokenizer = name == "no_corpus" and given is None
-    if takes_tokenizer:
+    tokenizer = settings.tokenizer.path or settings.model.path or overrides.get("tokenizer.path")
+    shares_tokenizer = name == "no_corpus" and tokenizer is None
+    if shares_tokenizer:
         overrides = {"tokenizer.path": _tokenizer(against, folder), **overrides}
     settings = with_values(settings, overrides, origin)
     return Variant(
@@ -77,15 +77,15 @@ def _baseline(
         effective_seeds(settings, seeds),
         is_baseline=True,
         note=_note(name, study),
-        tokenizer_from=against.name if takes_tokenizer else None,
+        tokenizer_from=against.name if shares_tokenizer else None,
     )
 
 
 def _tokenizer(against: Variant, folder: Path) -> str:
-    """Return the tokenizer of the variant that the baseline without a corpus is compared with.
+    """Return the reference variant's tokenizer, which the baseline without a corpus uses.
 
-    A tokenizer learned from a few hundred texts would cost the baseline several points, and the question is what
-    pre-training adds. Existing runs keep the path they were made with: the folder may have another name now.
+    A tokenizer learned from a few hundred texts would cost the baseline several points, and the comparison measures
+    pre-training. Existing runs keep their path, because the folder may have been renamed.
     """
     for run in sorted((folder / "no_corpus").glob(f"seed-*/{SETTINGS_FILE}")):
         path = read_tree(run)["tokenizer"]["path"]
@@ -103,6 +103,7 @@ def _note(name: str, study: Study) -> str:
 
 
 def _no_selection(settings: Settings) -> str | None:
+    """Return why pre-training reads no selection; None if it does."""
     if settings.skip_pretraining:
         return "without pre-training no corpus is read"
     if not settings.select.part_class.selects and settings.corpus.sources:
@@ -114,21 +115,22 @@ def _no_selection(settings: Settings) -> str | None:
     return None
 
 
-def _no_corpus_to_leave_out(settings: Settings) -> str | None:
-    """Return why pre-training reads no corpus, or why no objective would be left without it."""
+def _why_no_corpus_baseline(settings: Settings, study: Study) -> str | None:
+    """Return why pre-training reads no corpus, or why it would have no objective without the corpus."""
     if not settings.reads_domain and (reason := _no_selection(settings)) is not None:
         return reason
-    others = [each for each in settings.pretrain.objectives.values() if each.weight and each.reads == "task"]
-    return "the objectives read only corpus text" if not others else None
+    objectives = settings.pretrain.objectives.values()
+    reads_task = any(objective.weight and objective.reads == "task" for objective in objectives)
+    return None if reads_task else "the objectives read only corpus text"
 
 
-def _no_random_draw(settings: Settings) -> str | None:
+def _why_no_random_baseline(settings: Settings, study: Study) -> str | None:
     if not settings.corpus.sources:
         return "there is no corpus to draw from"
     return "the selection is random already" if settings.select.name == "random" else _no_selection(settings)
 
 
-def _no_checkpoint(settings: Settings, study: Study) -> str | None:
+def _why_no_checkpoint_baseline(settings: Settings, study: Study) -> str | None:
     if study.checkpoint is None and small_pretrained() is None:
         return f"no checkpoint is given, and {SMALL_PRETRAINED.partition(':')[2]} is not installed"
     path = study.checkpoint or SMALL_PRETRAINED
@@ -138,14 +140,14 @@ def _no_checkpoint(settings: Settings, study: Study) -> str | None:
 
 
 def _without_corpus(settings: Settings, study: Study) -> Settings:
-    """Return settings for the same model on the task's texts alone."""
+    """Return settings for the same model on the task's texts only."""
     values: dict[str, Any] = {"select.name": "none", "pretrain.reselect.every": None}
     for name, objective in settings.pretrain.objectives.items():
         if objective.reads in _CORPUS_TEXTS:
             values[f"pretrain.objectives.{name}.weight"] = 0
-    left = [section for section in settings.used_objectives.values() if section.reads not in _CORPUS_TEXTS]
-    if len(left) <= 1:
-        values["pretrain.weighting"] = "equal"  # a single objective is left
+    others = [section for section in settings.used_objectives.values() if section.reads not in _CORPUS_TEXTS]
+    if len(others) <= 1:
+        values["pretrain.weighting"] = "equal"  # a single objective needs no weighting
     return with_values(settings, values, "no_corpus")
 
 
@@ -154,7 +156,7 @@ def _random_selection(settings: Settings, study: Study) -> Settings:
 
 
 def _checkpoint(settings: Settings, study: Study) -> Settings:
-    """Return settings that fine-tune a checkpoint with the preset's values and only the seeds of these settings."""
+    """Return settings that fine-tune a checkpoint with the preset's values and these settings' seeds."""
     tree = settings.model_dump(mode="json")
     seeds = tree["finetune"]["seeds"]
     for section in ("tasks", "select", "tokenizer", "model", "pretrain", "finetune"):
@@ -170,9 +172,9 @@ def _checkpoint(settings: Settings, study: Study) -> Settings:
 _Reason = Callable[[Settings, Study], str | None]
 _Maker = Callable[[Settings, Study], Settings]
 _MAKERS: dict[str, tuple[_Reason, _Maker]] = {
-    "no_corpus": (lambda settings, study: _no_corpus_to_leave_out(settings), _without_corpus),
-    "random": (lambda settings, study: _no_random_draw(settings), _random_selection),
-    "checkpoint": (_no_checkpoint, _checkpoint),
+    "no_corpus": (_why_no_corpus_baseline, _without_corpus),
+    "random": (_why_no_random_baseline, _random_selection),
+    "checkpoint": (_why_no_checkpoint_baseline, _checkpoint),
 }
 
 
@@ -182,17 +184,17 @@ def compute_baseline(name: str, task: Task, metric: str | Measure, folder: Path,
     if stored is not None:
         return stored
     say(f"baseline {name}")
-    found = _UNTRAINED[name](task, metric, by=by)
-    lists = {key: as_lists(getattr(found, key), task.type) for key in _PREDICTIONS}
+    baseline = _UNTRAINED[name](task, metric, by=by)
+    lists = {key: as_lists(getattr(baseline, key), task.type) for key in _PREDICTIONS}
     path = _path(name, folder, by)
     path.parent.mkdir(exist_ok=True)
-    tree = {"digest": _digest(task, metric, by), **asdict(found), **lists}
+    tree = {"digest": _digest(task, metric, by), **asdict(baseline), **lists}
     write_text(path, json.dumps(tree, ensure_ascii=False))
-    return found
+    return baseline
 
 
 def stored_baseline(name: str, task: Task, metric: str | Measure, folder: Path, by: Split) -> Baseline | None:
-    """Return the baseline stored in `folder/baselines`; None if it is not there or was made from other data."""
+    """Return the baseline stored in `folder/baselines`, or None without one for the same data and metric."""
     path = _path(name, folder, by)
     tree = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if tree.pop("digest", None) != _digest(task, metric, by):

@@ -54,14 +54,14 @@ def compare(
     results: Path | None = None,
     start_worker: StartWorker = DeviceWorker,
 ) -> ComparisonResult:
-    """Do what is left of a comparison in the folder `settings.output_dir` and return its tables.
+    """Run or resume a comparison in the folder `settings.output_dir` and return its tables.
 
-    Every variant and pre-training seed is a run of its own in `variants/NAME/seed-N`. `until` stops all of them after
-    a stage. `devices` are numbers of GPUs that trials are spread over, as many at a time on each as it is named;
-    without them trials run one after the other in this process. `presets` holds the same settings from other presets,
-    for variants that name one. `sources` are folders of other runs whose finished stages may be reused. `where` names
+    Every variant and pre-training seed is a run in `variants/NAME/seed-N`. `until` is the last stage of all runs.
+    `devices` are numbers of GPUs that trials are spread over; a GPU that is listed twice runs two trials at a time.
+    Without devices trials run one after the other in this process. `presets` has the same settings with other presets,
+    for variants with a preset. `sources` are folders of other runs whose finished stages may be reused. `where` is
     the origin of the study in messages. `results` is a file that is written again after every trial, so that a stopped
-    comparison loses nothing that is finished.
+    comparison loses no result.
     """
     study = study if isinstance(study, Study) else check_study(study, where)
     folder = Run(settings).folder
@@ -91,13 +91,14 @@ def compare_finished(
     results: Path | None = None,
     where: str = "study",
 ) -> ComparisonResult:
-    """Test the trials that are finished in the folder `settings.output_dir`; train nothing.
+    """Test the finished trials in the folder `settings.output_dir` without training.
 
-    Needs the task, but neither the corpus nor a device. The record's spec stays, so that `compare` can still resume.
+    Needs the task, but neither the corpus nor a device. The record's spec does not change, so that `compare` can
+    resume.
     """
     study = study if isinstance(study, Study) else check_study(study, where)
     folder = Run(settings).folder
-    read_record(folder, "compare")  # or there is nothing to score
+    read_record(folder, "compare")  # raises if the folder has no comparison
     runs = TrialRuns(make_plan(settings, study, where, presets), folder, reads_corpus=False)
     with run_lock(folder):
         record = _open_record(folder, runs.plan)
@@ -110,7 +111,7 @@ def compare_finished(
 
 
 def read_comparison_folder(folder: Path) -> tuple[Settings, Study, Presets]:
-    """Return settings, study and presets as they were requested last in a comparison's folder."""
+    """Return the settings, study and presets of the last call in a comparison's folder."""
     record, path = read_record(folder, "compare"), str(folder / RECORD)
     settings, *presets = (
         resolve({**tree, "output_dir": str(folder)}, path)
@@ -121,29 +122,30 @@ def read_comparison_folder(folder: Path) -> tuple[Settings, Study, Presets]:
 
 
 def is_comparison(folder: Path) -> bool:
-    """Return whether the folder holds a comparison."""
+    """Return whether the folder has a comparison."""
     return (folder / RECORD).is_file()
 
 
 def _with_shared_tokenizer(
     settings: Settings, study: Study, presets: Presets, folder: Path, where: str
 ) -> tuple[Settings, Presets]:
-    """Learn the tokenizer that all variants share, unless it was learned before."""
+    """Return settings and presets with the shared tokenizer, if the study has one; learn it if needed."""
     if study.shared_tokenizer is None:
         return settings, presets
     if settings.tokenizer.path is not None or settings.model.path is not None:
         message = "the settings have a tokenizer already (tokenizer.path or model.path)"
         raise InputError(message, path=where, key="shared_tokenizer")
     values = {**study.shared_tokenizer, "output_dir": str(folder / TOKENIZER)}
-    learning = Run(with_values(settings, values, f"{where}, shared_tokenizer"))
-    learning.stage_folders()  # missing data shows before anything is written
+    tokenizer_run = Run(with_values(settings, values, f"{where}, shared_tokenizer"))
+    tokenizer_run.stage_folders()  # raises for missing data before anything is written
     make_own_folder(folder, RECORD)
     with run_lock(folder):
         if not (folder / RECORD).exists():
-            Record(folder, "compare", {}).save()  # marks the folder as ours
-        learning.go(until=LAST_PREPARED)
+            Record(folder, "compare", {}).save()  # marks the folder as a comparison's
+        tokenizer_run.execute(until=LAST_PREPARED)
     path = {"tokenizer.path": str(folder / TOKENIZER / LAST_PREPARED / "tokenizer")}
-    return with_values(settings, path, where), {name: with_values(each, path, where) for name, each in presets.items()}
+    with_tokenizer = {name: with_values(preset, path, where) for name, preset in presets.items()}
+    return with_values(settings, path, where), with_tokenizer
 
 
 def _last_stage(until: str | None, study: Study) -> str:
@@ -153,27 +155,26 @@ def _last_stage(until: str | None, study: Study) -> str:
     if until not in STAGES:
         raise InputError(f"unknown stage {until!r}", hint=did_you_mean(until, STAGES))
     if study.by == "dev" and STAGES.index(until) > STAGES.index(last):
-        raise InputError(f"by dev no run goes further than {last}; the stage {until} looks at test")
+        raise InputError(f"by dev no run goes further than {last}; the stage {until} reads test")
     return until
 
 
 def _open_record(folder: Path, plan: Plan) -> Record:
-    """Return the record in the folder with the spec requested now; raise if its runs were made with another one.
+    """Return the record in the folder with the new spec. Raise `InputError` if its runs were made with another spec.
 
-    Variants and seeds may be added and left out; a variant with finished stages must stay as it was. Nothing is
-    written yet.
+    Variants and seeds may be added and left out; a variant with finished stages must not change. Nothing is written.
     """
     exclude = {"output_dir"}  # a folder may be moved
     spec: Tree = {
         "settings": plan.settings.model_dump(mode="json", exclude=exclude),
-        "presets": {name: each.model_dump(mode="json", exclude=exclude) for name, each in plan.presets.items()},
+        "presets": {name: preset.model_dump(mode="json", exclude=exclude) for name, preset in plan.presets.items()},
         "study": plan.study.model_dump(mode="json"),
         "variants": {variant.name: variant.difference_from(plan.settings) for variant in plan.variants},
     }
     if not ((folder / RECORD).exists() and (folder / VARIANTS).exists()):
         return Record(folder, "compare", spec)
-    found = read_record(folder, "compare")
-    before = found.spec
+    record = read_record(folder, "compare")
+    before = record.spec
     check_spec(folder, _without_finetune_seeds(before["settings"]), _without_finetune_seeds(spec["settings"]))
     changed = {
         name
@@ -184,19 +185,19 @@ def _open_record(folder: Path, plan: Plan) -> Record:
         if any((folder / VARIANTS / name).glob(f"seed-*/*/{MANIFEST}")):
             check_spec(folder, before["variants"][name], spec["variants"][name], f"variant {name!r}: ")
     spec["variants"] = {**before["variants"], **spec["variants"]}
-    failures = {key: trial for key, trial in found.trials.items() if key.partition("/")[0] not in changed}
-    return Record(folder, "compare", spec, failures, found.outcome)
+    failures = {key: trial for key, trial in record.trials.items() if key.partition("/")[0] not in changed}
+    return Record(folder, "compare", spec, failures, record.outcome)
 
 
 def _without_finetune_seeds(settings: Tree) -> Tree:
-    """Return settings without the fine-tuning seeds: other ones are done again on the same pre-training."""
+    """Return settings without the fine-tuning seeds, which may change: fine-tuning is then repeated."""
     finetune = {name: value for name, value in settings["finetune"].items() if name != "seeds"}
     return {**settings, "finetune": finetune}
 
 
 def _equal(old: Tree, new: Tree) -> bool:
-    without = [{key: value for key, value in each.items() if key != _FINETUNE_SEEDS} for each in (old, new)]
-    return bool(without[0] == without[1])
+    """Return whether two variants have the same values, apart from fine-tuning seeds."""
+    return {**old, _FINETUNE_SEEDS: None} == {**new, _FINETUNE_SEEDS: None}
 
 
 def is_scored(last: str, study: Study) -> bool:
@@ -205,18 +206,18 @@ def is_scored(last: str, study: Study) -> bool:
 
 
 def _by_seed(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the first seed of every variant, then the second: a stopped comparison has all variants equally often."""
-    variants = [list(found) for _, found in groupby(trials, key=lambda trial: trial.variant.name)]
-    return [trial for one_of_each in zip_longest(*variants) for trial in one_of_each if trial is not None]
+    """Return the first trial of every variant, then the second ones: a stopped comparison has seeds of all variants."""
+    variants = [list(group) for _, group in groupby(trials, key=lambda trial: trial.variant.name)]
+    return [trial for same_seed in zip_longest(*variants) for trial in same_seed if trial is not None]
 
 
 def train_trial(folder: Path, until: str) -> None:
-    """Do what is left of a trial's run; called in a worker."""
+    """Run or resume a trial's run; called in a worker."""
     run(folder, until=until)
 
 
 class TrainTrials:
-    """The training of all trials that are not finished and have not failed."""
+    """Trains all trials that are not finished and have not failed."""
 
     def __init__(self, runs: TrialRuns, record: Record, study: Study, last: str, results: Path | None) -> None:
         self._runs, self._record, self._study, self._last = runs, record, study, last
@@ -224,23 +225,23 @@ class TrainTrials:
         self._trials = {trial.key: trial for trial in _by_seed(runs.trials)}
 
     def run(self, devices: Sequence[str], start_worker: StartWorker) -> Record:
-        """Train in this process, or on the devices; return the record with the failures."""
-        left = [trial for trial in self._trials.values() if trial.key not in self._record.trials]
-        left = [trial for trial in left if not self._runs.is_finished(trial, self._last)]
-        if left and is_scored(self._last, self._study):
+        """Train in this process, or on the devices. Return the record with the failures."""
+        pending = [trial for trial in self._trials.values() if trial.key not in self._record.trials]
+        pending = [trial for trial in pending if not self._runs.is_finished(trial, self._last)]
+        if pending and is_scored(self._last, self._study):
             self._store_earlier()
         if devices:
-            self._run_on_devices(left, devices, start_worker)
+            self._run_on_devices(pending, devices, start_worker)
         else:
-            for trial in left:
-                self._run_here(trial)
+            for trial in pending:
+                self._run_in_process(trial)
         return self._record
 
-    def _run_here(self, trial: Trial) -> None:
+    def _run_in_process(self, trial: Trial) -> None:
         self._announce(trial, "")
         try:
             self._runs.train(trial, self._last)
-        except TrainingError as error:  # a result for this variant, not the end of the others
+        except TrainingError as error:  # the result of this trial; the others continue
             self._record = self._record.with_trial(trial.key, {"failure": str(error)})
         self._store()
 
@@ -248,7 +249,7 @@ class TrainTrials:
         stages = {
             key: [self._runs.stages(trial)[name] for name in TRAINING_STAGES] for key, trial in self._trials.items()
         }
-        done = frozenset(stage.fingerprint for found in stages.values() for stage in found if stage.is_finished())
+        done = frozenset(stage.fingerprint for folders in stages.values() for stage in folders if stage.is_finished())
         jobs = [
             Job(
                 trial.key,
@@ -272,14 +273,14 @@ class TrainTrials:
             self._record = self._record.with_trial(job.key, {"failure": end.message})
         self._store()
 
-    def _announce(self, trial: Trial, where: str) -> None:
-        number = list(self._trials).index(trial.key) + 1
-        say(f"run {number} of {len(self._trials)}: variant {trial.variant.name}, pre-training seed {trial.seed}{where}")
+    def _announce(self, trial: Trial, suffix: str) -> None:
+        number, name = list(self._trials).index(trial.key) + 1, trial.variant.name
+        say(f"run {number} of {len(self._trials)}: variant {name}, pre-training seed {trial.seed}{suffix}")
 
     def _store(self) -> None:
-        """Write the page and the results so far, without tests, which take a while.
+        """Write the page and the results so far, without tests, which are slow.
 
-        Untrained baselines take a while too, so the trial that ended is written before they are computed.
+        Untrained baselines are slow too, so the trial that ended is written before they are computed.
         """
         if not is_scored(self._last, self._study):
             return
@@ -290,7 +291,7 @@ class TrainTrials:
         _write(result, self._results)
 
     def _store_earlier(self) -> None:
-        """Write what an earlier call finished, in case this one is stopped before its first trial ends."""
+        """Write the results of earlier calls, in case this call is stopped before its first trial ends."""
         result = self._results_so_far()
         if result.has_trained_trials and result.missing and self._results is not None:
             write_results(result, self._results)

@@ -1,4 +1,4 @@
-"""A comparison in words and tables, for the terminal and for compare.html."""
+"""The report of a comparison: tables, charts and verdicts, for the terminal and compare.html."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _NOT_SIGNIFICANT = "No clear difference"
 _VERDICTS = (*_SIGNIFICANT, *_SIGNIFICANT_ONE_SEED, _NOT_SIGNIFICANT)
 _SCORES = (
     "The interval of a score is that of its mean over new rows and new seeds (bootstrap, 95%); p comes from a paired "
-    "permutation test over rows, and Holm's p holds for all tests of the table together. Rows of one group, such as "
-    "those with the same text, are drawn and permuted together."
+    "permutation test over rows, and Holm's p is corrected for all tests of the table. Rows of a group, such as "
+    "rows with the same text, are drawn and permuted together."
 )
 _COSTS = (
-    "Of one run with all of its fine-tuning seeds, as if no stage had been reused. Training is pre-training and "
-    "fine-tuning. FLOPs are counted exactly, product by product, and as 6 × parameters × tokens."
+    "Of a run with all its fine-tuning seeds, as if no stage had been reused. Training is pre-training and "
+    "fine-tuning. FLOPs are the exact sum over all matrix products, and 6 × parameters × tokens."
 )
 
 
 def verdict(result: ComparisonResult, table: ResultTable | None = None) -> str:
-    """Return how the variant that others are tested against did, and which others are better or worse."""
+    """Return the score of the reference variant, and which other variants are better or worse."""
     table, rows = table or result.tables[0], result.evaluation
     reference = table.reference
     if reference.score is None:
@@ -50,7 +50,7 @@ def verdict(result: ComparisonResult, table: ResultTable | None = None) -> str:
 
 
 def _difference_in_words(difference: Difference, *, one_seed: bool) -> str:
-    """Return the verdict; with one seed neither test nor interval knows what another seed would give.
+    """Return the verdict; with one seed it warns that test and interval do not cover other seeds.
 
     >>> _difference_in_words(Difference(0.02, 0.001, 0.004, 0.01, 0.03), one_seed=False)
     'Clearly better'
@@ -68,27 +68,29 @@ def _named(title: str, difference: Difference) -> str:
 
 
 def rows_in_words(rows: EvaluationSet) -> str:
-    """Return how many rows are scored, and how many groups they form if some belong together."""
+    """Return the number of scored rows, and of groups if some rows share a group."""
     count = shown.plural(len(rows.ids), "row")
     return count if rows.group_count == len(rows.ids) else f"{count} in {shown.plural(rows.group_count, 'group')}"
 
 
 def notes(result: ComparisonResult) -> list[str]:
-    """Return what a reader of the tables has to know."""
+    """Return the notes that a reader of the tables needs."""
     if result.evaluation.split == "test":
-        found = ["Choose settings on dev: the best test score of many is partly chance."]
+        lines = ["Choose settings on dev: the best test score of many is partly chance."]
     else:
-        found = ["Scores are those of dev, which also chose the epoch, so they are somewhat too high."]
-    found.append(f"± is the standard deviation over all models of a variant{_seeds_in_words(result)}.")
+        lines = ["Scores are those of dev, which also chose the epoch, so they are somewhat too high."]
+    lines.append(f"± is the standard deviation over all models of a variant{_seeds_in_words(result)}.")
     if not result.is_tested:
-        found.append("Not finished yet: intervals and tests come at the end.")
-    return found + leak_notes(result) + tokenizer_notes(result) + missing_notes(result)
+        lines.append("Not finished yet: intervals and tests come at the end.")
+    return lines + leak_notes(result) + tokenizer_notes(result) + missing_notes(result)
 
 
 def tokenizer_notes(result: ComparisonResult) -> list[str]:
-    """Return which variants learned another vocabulary than the one they are tested against."""
-    own = result.row(result.against).tokenizer
-    others = [row.title for row in _all_rows(result) if own is not None and row.tokenizer not in (None, own)]
+    """Return a note on variants that learned another tokenizer than the reference, if any."""
+    reference = result.row(result.against).tokenizer
+    if reference is None:
+        return []
+    others = [row.title for row in _all_rows(result) if row.tokenizer not in (None, reference)]
     if not others:
         return []
     return [
@@ -98,35 +100,36 @@ def tokenizer_notes(result: ComparisonResult) -> list[str]:
 
 
 def missing_notes(result: ComparisonResult) -> list[str]:
-    """Return what is not finished, and which differences are between other seeds for that reason."""
+    """Return notes on trials that are not finished and on variants with other finished seeds, if any."""
     if not result.missing:
         return []
     more = len(result.missing) - _MOST_NAMED
     names = ", ".join(result.missing[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    found, uneven = [f"Not finished and not counted: {names}."], _with_other_seeds(result)
+    lines, uneven = [f"Not finished and not counted: {names}."], _with_other_seeds(result)
     if result.is_tested and uneven:
-        found.append(
+        lines.append(
             f"Other seeds are finished than of {result.against}: {', '.join(uneven)}. All finished ones count; the "
             "intervals of these differences resample the seeds of both sides independently."
         )
-    return found
+    return lines
 
 
 def _with_other_seeds(result: ComparisonResult) -> list[str]:
     """Return the trained variants with other finished seeds than the reference, if trials of either are missing."""
     unfinished = {key.partition("/")[0] for key in result.missing}
-    seeds = {name: {trial.seed for trial in trials} for name, trials in result.trials.items() if trials}
-    reference = seeds.pop(result.against, None)
-    trained = {name: found for name, found in seeds.items() if None not in found}
+    finished = {name: {trial.seed for trial in trials} for name, trials in result.trials.items() if trials}
+    reference = finished.pop(result.against, None)
+    if reference is None:
+        return []
     return [
         name
-        for name, found in trained.items()
-        if reference is not None and found != reference and unfinished & {name, result.against}
+        for name, seeds in finished.items()
+        if None not in seeds and seeds != reference and unfinished & {name, result.against}
     ]
 
 
 def leak_notes(result: ComparisonResult) -> list[str]:
-    """Return how many of the scored rows are in train too, if any."""
+    """Return a note on scored rows that are in train too, if any."""
     evaluation = result.evaluation
     rows, clean = len(evaluation.ids), int(evaluation.leak_free.sum())
     if not clean:
@@ -138,7 +141,7 @@ def leak_notes(result: ComparisonResult) -> list[str]:
 
 
 def _seeds_in_words(result: ComparisonResult) -> str:
-    """Return how often the trained variants were pre-trained."""
+    """Return how many times the trained variants were pre-trained."""
     counts = {sum(trial.seed is not None for trial in trials) for trials in result.trials.values()} - {0}
     if not counts:
         return ""
@@ -171,7 +174,7 @@ def interval_in_words(ends: Score | Difference | None) -> str:
 
 
 def p_in_words(p_value: float) -> str:
-    """Return a p-value; 10,000 permutations give four decimals.
+    """Return a p-value with four decimals, as 10,000 permutations give.
 
     >>> p_in_words(0.00009999), p_in_words(0.0312)
     ('0.0001', '0.0312')
@@ -211,7 +214,7 @@ def _p_values(difference: Difference | None) -> tuple[str, str]:
 
 
 def cost_table(table: ResultTable, caption: str = "") -> Table:
-    """Return the table of costs of one run, as if no stage had been reused."""
+    """Return the table of the costs of a run, as if no stage had been reused."""
     columns = ["variant", "parameters", "FLOPs", "FLOPs (6ND)", "training", "all stages", "corpus text"]
     return Table(columns, [_cost_cells(row, len(columns)) for row in table.rows], caption, _reference_index(table))
 
@@ -237,8 +240,10 @@ def _reference_index(table: ResultTable) -> frozenset[int]:
 
 
 def print_comparison(result: ComparisonResult) -> None:
-    """Print scores, costs, what baselines are, and the verdict of every table."""
-    tables = [each for table in result.tables for each in (score_table(result, table, table.title), cost_table(table))]
+    """Print scores, costs, notes and the verdict of every table."""
+    tables = []
+    for table in result.tables:
+        tables += [score_table(result, table, table.title), cost_table(table)]
     baselines = [f"{row.title}: {row.note}" for row in _all_rows(result) if row.note]
     leaks = leak_notes(result) if not result.evaluation.leak_free.any() else []
     verdicts = [verdict(result, table) for table in result.tables]
@@ -251,7 +256,7 @@ def _all_rows(result: ComparisonResult) -> list[TableRow]:
 
 
 def write_comparison_page(result: ComparisonResult) -> Path:
-    """Write compare.html from the trials so far; return its path."""
+    """Write compare.html from the trials so far. Return its path."""
     sections = [
         Section(
             table.title or "Variants",
@@ -268,8 +273,7 @@ def write_comparison_page(result: ComparisonResult) -> Path:
         text_columns=frozenset((1, 2)),
     )
     sections.append(Section("Settings", (), [settings], failures))
-    name = result.folder.name
-    page = Page("compare", name, verdict(result), notes(result), sections)
+    page = Page("compare", result.folder.name, verdict(result), notes(result), sections)
     return write_page(page, result.folder / PAGE)
 
 

@@ -1,4 +1,4 @@
-"""The result of a comparison: for each variant its scores, how sure they are, how they differ, and their cost."""
+"""The result of a comparison: scores, intervals, tested differences and cost of each variant."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from endtask.io.stage_folder import versions
 from endtask.task.targets import as_lists
 
 FORMAT = 2
+_MEAN_COSTS = ("flops", "matmul_flops", "train_seconds", "seconds")
 
 Tree = dict[str, Any]
 Results = Mapping[str, tuple[TrialResult, ...]]
@@ -36,9 +37,9 @@ Results = Mapping[str, tuple[TrialResult, ...]]
 
 @dataclass(frozen=True)
 class TableRow:
-    """A variant in a table; without `score` it has none yet, or all of its trials failed.
+    """A variant in a table; `score` is None if no trial has a score.
 
-    `models` counts pre-training times fine-tuning seeds. `tokenizer` is a digest of the tokenizer that it learned.
+    `models` is the number of pre-training times fine-tuning seeds. `tokenizer` is a digest of the learned tokenizer.
     """
 
     name: str
@@ -58,7 +59,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Variants in order, tested against one of them; Holm's correction holds for all tests of the table."""
+    """Variants in order, tested against the reference; Holm's correction is for all tests of the table."""
 
     name: str
     title: str
@@ -71,15 +72,15 @@ class ResultTable:
 
     @property
     def reference(self) -> TableRow:
-        """The row that the others are tested against."""
+        """The row of the reference variant."""
         return self.row(self.against)
 
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """A comparison so far: its tables and the trials behind them by variant.
+    """A comparison so far: its tables, and the results of its trials by variant.
 
-    `missing` names the trials and baselines that have no score and may still get one.
+    `missing` names the trials and baselines that have no score yet and did not fail.
     """
 
     folder: Path
@@ -92,7 +93,7 @@ class ComparisonResult:
 
     @property
     def against(self) -> str:
-        """The variant that the first table tests against."""
+        """The reference variant of the first table."""
         return self.tables[0].against
 
     @property
@@ -106,7 +107,7 @@ class ComparisonResult:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left to do; failed trials count as done."""
+        """Whether all trials are finished or failed, and tested."""
         return self.is_tested and not self.missing
 
     @property
@@ -115,13 +116,13 @@ class ComparisonResult:
         return any(trial.seed is not None for trials in self.trials.values() for trial in trials)
 
     def has_one_seed(self, table: ResultTable, name: str) -> bool:
-        """Return whether a variant, or the one it is tested against, was trained only once."""
-        return any(self._is_trained_once(table.row(each)) for each in (name, table.against))
+        """Return whether a variant or its reference was trained only once."""
+        return any(self._is_trained_once(table.row(variant)) for variant in (name, table.against))
 
     def _is_trained_once(self, row: TableRow) -> bool:
         trained = [trial for trial in self.trials[row.name] if trial.seed is not None]
         times = len(trained) if row.is_pretrained else sum(len(trial.finetune_seeds) for trial in trained)
-        return times == 1  # untrained baselines: 0, and no chance in them
+        return times == 1  # 0 for untrained baselines, which are deterministic
 
     def to_dict(self) -> Tree:
         """Return plain values for JSON."""
@@ -146,36 +147,38 @@ class ComparisonResult:
 def read_results(
     runs: TrialRuns, record: Record, by: Literal["test", "dev"], *, tested: bool, compute: bool = True
 ) -> ComparisonResult:
-    """Return the tables of all trials that have a score; with intervals and tests if `tested`, which take a while.
+    """Return the tables of all trials that have a score; if `tested`, with intervals and tests, which are slow.
 
     Untrained baselines that no earlier call computed are left out unless `compute`.
     """
     plan, task = runs.plan, runs.task
-    rows = EvaluationSet.of(task, measure_of(task, plan.settings.evaluate), by)
-    found: dict[str, TableRow] = {}
+    evaluation = EvaluationSet.of(task, measure_of(task, plan.settings.evaluate), by)
+    rows: dict[str, TableRow] = {}
     trials: dict[str, tuple[TrialResult, ...]] = {}
     for variant in plan.variants:
-        results = (read_trial(trial, rows, by) for trial in variant.trials(runs.folder))
+        results = (read_trial(trial, evaluation, by) for trial in variant.trials(runs.folder))
         trials[variant.name] = tuple(result for result in results if result is not None)
-        found[variant.name] = _row_of(variant, runs, record, trials[variant.name])
-    find = compute_baseline if compute else stored_baseline
+        rows[variant.name] = _variant_row(variant, runs, record, trials[variant.name])
+    get_baseline = compute_baseline if compute else stored_baseline
     for name in plan.untrained:
-        baseline = find(name, task, rows.measure, runs.folder, by)
+        baseline = get_baseline(name, task, evaluation.measure, runs.folder, by)
         if baseline is not None:
             trials[name] = (baseline_result(baseline),)
-            found[name] = TableRow(name, name, True, {}, baseline.description)
-    found = {name: _with_scores(row, trials[name], rows) for name, row in found.items()}
+            rows[name] = TableRow(name, name, True, {}, baseline.description)
+    rows = {name: _with_scores(row, trials[name], evaluation) for name, row in rows.items()}
     tables = []
     for name, table in plan.tables.items():
-        chosen = [found[each] for each in table.variants if each in found]
+        table_rows = [rows[variant] for variant in table.variants if variant in rows]
         if tested:
-            chosen = _with_tests(chosen, trials, PairedTests(rows, trials[table.against or ""], PERMUTATIONS))
-        tables.append(ResultTable(name, table.title, table.against or "", tuple(chosen)))
-    failures = tuple(failure for row in found.values() for failure in row.failures)
-    return ComparisonResult(runs.folder, rows, tuple(tables), trials, tested, _missing(runs, record, trials), failures)
+            tests = PairedTests(evaluation, trials[table.against or ""], PERMUTATIONS)
+            table_rows = _with_tests(table_rows, trials, tests)
+        tables.append(ResultTable(name, table.title, table.against or "", tuple(table_rows)))
+    failures = tuple(failure for row in rows.values() for failure in row.failures)
+    missing = _missing(runs, record, trials)
+    return ComparisonResult(runs.folder, evaluation, tuple(tables), trials, tested, missing, failures)
 
 
-def _row_of(variant: Variant, runs: TrialRuns, record: Record, done: tuple[TrialResult, ...]) -> TableRow:
+def _variant_row(variant: Variant, runs: TrialRuns, record: Record, results: tuple[TrialResult, ...]) -> TableRow:
     changes = dict(variant.changes) or variant.difference_from(runs.plan.settings)
     return TableRow(
         variant.name,
@@ -183,35 +186,35 @@ def _row_of(variant: Variant, runs: TrialRuns, record: Record, done: tuple[Trial
         variant.is_baseline,
         changes,
         variant.note,
-        failures=_failures(variant, runs, record, done),
+        failures=_failures(variant, runs, record, results),
         is_pretrained=not only_finetunes_checkpoint(variant.settings),
         tokenizer=variant.learned_tokenizer(runs.folder),
     )
 
 
-def _failures(variant: Variant, runs: TrialRuns, record: Record, done: tuple[TrialResult, ...]) -> tuple[str, ...]:
-    """Return why trials failed, except those with a score: the user may have run them again."""
-    seeds = {result.seed for result in done}
-    left = [trial.key for trial in variant.trials(runs.folder) if trial.seed not in seeds]
-    return tuple(record.trials[key]["failure"] for key in left if key in record.trials)
+def _failures(variant: Variant, runs: TrialRuns, record: Record, results: tuple[TrialResult, ...]) -> tuple[str, ...]:
+    """Return why trials failed, except trials with a score: the user may have run them again."""
+    scored = {result.seed for result in results}
+    unscored = [trial.key for trial in variant.trials(runs.folder) if trial.seed not in scored]
+    return tuple(record.trials[key]["failure"] for key in unscored if key in record.trials)
 
 
 def _missing(runs: TrialRuns, record: Record, trials: Results) -> tuple[str, ...]:
-    """Return what has no score and may still get one, trials in the order in which they are trained."""
+    """Return the trials, in the order of training, and baselines that have no score and did not fail."""
     scored = {(name, result.seed) for name, results in trials.items() for result in results}
-    left = [
+    pending = [
         trial.key
         for trial in runs.trials
         if (trial.variant.name, trial.seed) not in scored and trial.key not in record.trials
     ]
-    return (*left, *(name for name in runs.plan.untrained if name not in trials))
+    return (*pending, *(name for name in runs.plan.untrained if name not in trials))
 
 
-def _with_scores(row: TableRow, trials: Sequence[TrialResult], rows: EvaluationSet) -> TableRow:
-    """Return the row with everything that needs no test."""
+def _with_scores(row: TableRow, trials: Sequence[TrialResult], evaluation: EvaluationSet) -> TableRow:
+    """Return the row with scores and cost, without intervals and tests."""
     if not trials:
         return row
-    score, leak_free = untested_scores(trials, rows)
+    score, leak_free = untested_scores(trials, evaluation)
     return replace(
         row,
         models=sum(len(trial.predicted) for trial in trials),
@@ -223,11 +226,13 @@ def _with_scores(row: TableRow, trials: Sequence[TrialResult], rows: EvaluationS
 
 
 def _with_tests(rows: Sequence[TableRow], trials: Results, tests: PairedTests) -> list[TableRow]:
-    """Return the rows with intervals and tests; p-values hold for the whole table, leak-free ones among themselves."""
+    """Return the rows with intervals and tests; scores and leak-free scores have separate Holm corrections."""
     pairs = [tests.scores(trials[row.name]) if row.models else (None, None) for row in rows]
-    scores, leak_free = _holm_scores([pair[0] for pair in pairs]), _holm_scores([pair[1] for pair in pairs])
+    scores = _holm_scores([score for score, _ in pairs])
+    leak_free_scores = _holm_scores([leak_free for _, leak_free in pairs])
     return [
-        replace(row, score=score, leak_free=clean) for row, score, clean in zip(rows, scores, leak_free, strict=True)
+        replace(row, score=score, leak_free=leak_free)
+        for row, score, leak_free in zip(rows, scores, leak_free_scores, strict=True)
     ]
 
 
@@ -240,7 +245,7 @@ def _holm_scores(scores: Sequence[Score | None]) -> list[Score | None]:
 
 
 def _mean_cost(costs: Sequence[Cost]) -> Cost:
-    means = {key: statistics.fmean(asdict(cost)[key] for cost in costs) for key in _MEANS}
+    means = {key: statistics.fmean(getattr(cost, key) for cost in costs) for key in _MEAN_COSTS}
     return Cost(
         **means,
         text_bytes=round(statistics.fmean(cost.text_bytes for cost in costs)),
@@ -248,11 +253,8 @@ def _mean_cost(costs: Sequence[Cost]) -> Cost:
     )
 
 
-_MEANS = ("flops", "matmul_flops", "train_seconds", "seconds")
-
-
 def results_dict(result: ComparisonResult) -> Tree:
-    """Return the values of the tables and the trials behind them with their predictions as class numbers."""
+    """Return the tables as plain values, with all trials and their predictions as class indices."""
     rows = result.evaluation
     return {
         "format": FORMAT,
@@ -269,13 +271,13 @@ def results_dict(result: ComparisonResult) -> Tree:
 
 
 def write_results(result: ComparisonResult, path: Path) -> None:
-    """Write the results on one line: one class number per line would make several hundred thousand lines."""
+    """Write the results as JSON on one line; with indentation they would have several hundred thousand lines."""
     write_text(path, json.dumps(results_dict(result), ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _trial(name: str, trial: TrialResult, rows: EvaluationSet) -> Tree:
-    clean, measure = rows.leak_free, rows.measure
-    leak_free = score_runs(trial.predicted[:, clean], rows.truth[clean], measure).tolist() if clean.any() else []
+    mask, measure = rows.leak_free, rows.measure
+    leak_free = score_runs(trial.predicted[:, mask], rows.truth[mask], measure).tolist() if mask.any() else []
     return {
         "variant": name,
         "seed": trial.seed,
@@ -284,5 +286,5 @@ def _trial(name: str, trial: TrialResult, rows: EvaluationSet) -> Tree:
         rows.split: score_runs(trial.predicted, rows.truth, measure).tolist(),
         "leak_free": leak_free,
         "cost": asdict(trial.cost),
-        "predicted": [as_lists(each, measure.type) for each in trial.predicted],
+        "predicted": [as_lists(predicted, measure.type) for predicted in trial.predicted],
     }

@@ -1,4 +1,4 @@
-"""A study as the command line gives it: variants, grid and seeds by flags, on top of a file or folder."""
+"""Apply command line flags to a study: variants, grid, seeds and baselines."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Tree = dict[str, Any]
 
 
 def with_flags(study: Study, flags: Mapping[str, Any]) -> Study:
-    """Return the study with the values of flags: variants and grid are added, everything else is replaced."""
+    """Return the study with the values of flags: variants and grid are added, all other values are replaced."""
     tree = study.model_dump(mode="json")
     for key, value in flags.items():
         if value is None:
             continue
         if key in _FLAGS:
-            value = check_study({key: value}).model_dump(mode="json")[key]  # written like the others
-            # The same again is allowed: a stopped command resumes in a folder that has it already.
-            other = next((name for name in value if tree[key].get(name, value[name]) != value[name]), None)
-            if other is not None:
-                raise InputError(f"{other!r} exists already with other settings", path=_FLAGS[key])
+            value = check_study({key: value}).model_dump(mode="json")[key]  # in the same form as those of the study
+            # An equal variant is allowed: a resumed command finds the variants of its first call in the folder.
+            changed = next((name for name in value if tree[key].get(name, value[name]) != value[name]), None)
+            if changed is not None:
+                raise InputError(f"{changed!r} exists already with other settings", path=_FLAGS[key])
             value = {**tree[key], **value}
         tree[key] = value
     if flags.get("checkpoint") is not None and tree["baselines"] is not None:
@@ -40,7 +40,7 @@ def with_flags(study: Study, flags: Mapping[str, Any]) -> Study:
 
 
 def _with_checkpoint(baselines: Mapping[str, Tree] | Sequence[str], flag: Sequence[str] | None) -> Tree:
-    """Return the baselines with the one of `--checkpoint`; `flag` is what other flags say about baselines."""
+    """Return the baselines with that of `--checkpoint`; `flag` has the baselines of other flags."""
     if flag is not None and not flag:
         raise InputError("--checkpoint adds a baseline, and --no-baselines allows none", hint="leave out one of them")
     named = dict(baselines) if isinstance(baselines, Mapping) else {name: {} for name in baselines}
@@ -48,7 +48,7 @@ def _with_checkpoint(baselines: Mapping[str, Tree] | Sequence[str], flag: Sequen
 
 
 def read_variants(entries: Sequence[str]) -> dict[str, Tree]:
-    """Return the variants of `--variant NAME:key=value,key=value`, values read as YAML.
+    """Return the variants of `--variant NAME:key=value,key=value`, with values read as YAML.
 
     >>> read_variants(["small:", "large:model.size=base,finetune.learning_rate=[0.0001, 0.001]"])
     {'small': {}, 'large': {'model.size': 'base', 'finetune.learning_rate': [0.0001, 0.001]}}

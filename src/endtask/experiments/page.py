@@ -1,4 +1,4 @@
-"""Tables of experiments for the terminal, and the HTML page that shows them with charts; one builder for all."""
+"""Tables of experiments for the terminal, and the HTML page with tables and charts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _WIDTH_WITHOUT_TERMINAL = 200
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under column names; cells are text, which is escaped, or HTML for the page alone.
+    """Rows of cells under column names; cells are text, which is escaped, or HTML for the page only.
 
-    The first column is text, the others are numbers unless listed in `text_columns`.
+    The first column is text; the others are numbers unless listed in `text_columns`.
     """
 
     columns: Sequence[str]
@@ -33,7 +33,7 @@ class Table:
     text_columns: frozenset[int] = frozenset()
 
     def is_number(self, column: int) -> bool:
-        """Return whether a column, counted from 0, holds numbers."""
+        """Return whether a column has numbers."""
         return column > 0 and column not in self.text_columns
 
 
@@ -49,7 +49,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: what happened in a sentence, what to know about it, and the sections."""
+    """A page: the result in a sentence, notes about it, and sections."""
 
     kind: str
     title: str
@@ -59,7 +59,7 @@ class Page:
 
 
 def write_page(page: Page, path: Path) -> Path:
-    """Write a page that needs no other file; return its path."""
+    """Write a self-contained page. Return its path."""
     write_text(path, _template().render(page=page))
     return path
 
@@ -94,7 +94,7 @@ def print_tables(tables: Iterable[Table], notes: Iterable[str] = ()) -> None:
 
 @cache  # pages are written again after every trial
 def _template() -> jinja2.Template:
-    # The report's folder has the style sheet.
+    # The folder `reporting` has the style sheet.
     loaders = [jinja2.PackageLoader(f"endtask.{package}", "") for package in ("experiments", "reporting")]
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),

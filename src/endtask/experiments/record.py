@@ -1,6 +1,6 @@
-"""The record of an experiment: one JSON file with its spec, its trials and its outcome.
+"""The record of an experiment: a JSON file with its spec, its trials and its outcome.
 
-The file is written whole after every change, so a killed experiment resumes from it.
+The whole file is written after every change, so a killed experiment resumes from it.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Record:
     outcome: Tree | None = None
 
     def with_trial(self, key: str, trial: Mapping[str, Any]) -> Record:
-        """Return the record with a trial added or replaced; saved."""
+        """Save the record with a trial added or replaced, and return it."""
         return replace(self, trials={**self.trials, key: dict(trial)}).save()
 
     def with_outcome(self, outcome: Mapping[str, Any]) -> Record:
-        """Return the record with the outcome; saved."""
+        """Save the record with the outcome, and return it."""
         return replace(self, outcome=dict(outcome)).save()
 
     def save(self) -> Record:
-        """Write the record to its folder; return it as it will be read back."""
+        """Write the record to its folder. Return it as `read_record` will read it."""
         tree = {"spec": self.spec, "trials": self.trials, "outcome": self.outcome}
         write_json(self.folder / record_file(self.kind), tree)
         return replace(self, **json.loads(json.dumps(tree)))
@@ -75,12 +75,12 @@ def read_record(folder: Path, kind: Kind) -> Record:
     return record
 
 
-def check_spec(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any], what: str = "") -> None:
-    """Raise with the first differences if an experiment was made with another spec than is requested now."""
+def check_spec(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> None:
+    """Raise `InputError` with the first differences if the spec of an experiment changed."""
     changes = changes_in_words(old, json.loads(json.dumps(new)))
     if changes:
         raise InputError(
-            f"the spec of this experiment changed: {what}{', '.join(changes[:4])}",
+            f"the spec of this experiment changed: {prefix}{', '.join(changes[:4])}",
             path=folder,
             hint="choose another --output; nothing was touched",
         )

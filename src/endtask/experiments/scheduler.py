@@ -1,6 +1,6 @@
-"""Jobs spread over devices: every device slot has one worker process, which runs its jobs one after the other.
+"""Run jobs on several devices; every device slot has a worker process, which runs its jobs one after the other.
 
-A worker pays for imports, the CUDA context and compiled kernels once. Its output goes to the log file of the job.
+A worker imports libraries, creates the CUDA context and compiles kernels once. Its output goes to the job's log file.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LOG = "log.txt"
 
 @dataclass(frozen=True)
 class Job:
-    """A call `function(*arguments)` in a worker process; both must be importable there.
+    """A call `function(*arguments)` in a worker process, which must be able to import both.
 
-    A job waits while another one produces something that it `produces` too: it then finds that done.
+    A job waits while a running job produces something that it `produces` too, and then reuses it.
     """
 
     key: str
@@ -43,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobEnd:
-    """How a job ended: finished; failed, which it would do again; or stopped by trouble that may pass."""
+    """How a job ended: finished; failed, as it would again; or stopped by an error that may not occur again."""
 
     status: Literal["finished", "failed", "stopped"]
     message: str = ""
@@ -62,7 +62,7 @@ StartWorker = Callable[[str, int], Worker]
 
 
 class DeviceWorker:
-    """A process that sees one GPU; it ends when this process does."""
+    """A process that sees one GPU and exits when this process does."""
 
     def __init__(self, device: str, threads: int) -> None:
         self._pool = ProcessPoolExecutor(
@@ -94,9 +94,9 @@ def run_jobs(
 ) -> None:
     """Run all jobs, one at a time in each device slot; call `before` at each start and `after` at each end.
 
-    A device that is named twice has two slots: small models leave most of a GPU unused. What is in `done` was produced
-    before. A worker whose job did not finish is replaced. Whatever stops this process stops the workers. Raises at the
-    end if a job stopped, or failed unless jobs `may_fail`.
+    A device that is listed twice has two slots: small models leave most of a GPU unused. `done` has earlier products.
+    A worker whose job did not finish is replaced. Workers stop when this function ends for any reason. Raise
+    `InputError` at the end if a job stopped, or if a job failed and `may_fail` is false.
     """
     waiting = list(jobs)
     threads = max(1, usable_cores() // max(1, len(devices)))
@@ -135,7 +135,7 @@ def run_jobs(
 
 
 def _next_job(waiting: Sequence[Job], running: Sequence[Job], done: frozenset[str]) -> Job | None:
-    """Return the first job that need not wait for another."""
+    """Return the first job that need not wait for a running job."""
     in_progress = frozenset(product for job in running for product in job.produces) - done
     return next((job for job in waiting if not job.produces & in_progress), None)
 
@@ -146,7 +146,7 @@ def _end_of(future: Future[JobEnd], job: Job) -> JobEnd:
 
 
 def run_logged(log: Path, function: Callable[..., None], arguments: tuple[Any, ...]) -> JobEnd:
-    """Call a function in a worker with its output appended to a log file; return how it ended."""
+    """Call a function in a worker and append its output to a log file. Return how it ended."""
     with open(log, "ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -159,7 +159,7 @@ def run_logged(log: Path, function: Callable[..., None], arguments: tuple[Any, .
 
 
 def run_job(function: Callable[..., None], arguments: tuple[Any, ...]) -> JobEnd:
-    """Call a function; return how it ended."""
+    """Call a function. Return how it ended."""
     try:
         function(*arguments)
     except InputError as error:
@@ -185,10 +185,10 @@ def last_line(log: Path) -> str:
 
 
 def check_devices(devices: Sequence[str], device: str) -> None:
-    """Raise if a GPU is not there, where training would silently use the CPU."""
-    wrong = next((name for name in devices if not name.isdecimal()), None)
-    if wrong is not None:
-        raise InputError(f"--devices: {wrong!r} is not the number of a GPU", hint="--devices 0,1")
+    """Raise `InputError` for a GPU that does not exist; training would silently use the CPU."""
+    invalid = next((name for name in devices if not name.isdecimal()), None)
+    if invalid is not None:
+        raise InputError(f"--devices: {invalid!r} is not the number of a GPU", hint="--devices 0,1")
     if not devices or device == "cpu":
         return
     import torch
@@ -212,10 +212,10 @@ def warn_about_shared_devices(devices: Sequence[str], budgets: Iterable[Budget])
 
 
 def worker_environment(device: str, threads: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return a worker's variables: the one GPU it sees, and its number of threads unless the user set one.
+    """Return a worker's environment: the GPU that it sees, and its number of threads unless the user set one.
 
-    PyTorch would use all cores in every process, and ten processes that compete for all cores are slower than ten
-    with one core each.
+    PyTorch would use all cores in every process; ten processes that compete for all cores are slower than ten
+    processes with one core each.
 
     >>> worker_environment("0", 2, {}), worker_environment("0", 2, {"OMP_NUM_THREADS": "4"})["OMP_NUM_THREADS"]
     ({'OMP_NUM_THREADS': '2', 'CUDA_VISIBLE_DEVICES': '0'}, '4')
@@ -225,7 +225,7 @@ def worker_environment(device: str, threads: int, environment: Mapping[str, str]
 
 
 def visible_device(device: str, environment: Mapping[str, str]) -> str:
-    """Return a GPU's name for CUDA; if some are hidden from this process, numbers count the visible ones.
+    """Return a GPU's name for CUDA; if GPUs are hidden from this process, numbers count the visible GPUs.
 
     >>> visible_device("1", {}), visible_device("1", {"CUDA_VISIBLE_DEVICES": "4,6"})
     ('1', '6')

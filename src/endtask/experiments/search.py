@@ -1,6 +1,6 @@
-"""Search for better settings: trials under one budget, compared on dev; the best one is then run to its end.
+"""Search for better settings: compare trials on dev under one budget, then finish the best trial.
 
-Trials are ordinary runs that stop before test; stages that they have in common are done once.
+Trials are runs that stop before test; stages that they have in common run once.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from endtask.reporting.scores import seed_rows
 
 RECORD = record_file("search")
 LAST_STAGE = "finetune"
-"""Where trials stop: dev is scored by then, test is not."""
+"""The last stage of trials, which scores dev and not test."""
 _NOT_IN_SPEC = ("output_dir", "budget")
 
 
 def search(settings: Settings, strategy: Strategy) -> SearchResult:
-    """Do what is left of a search in the folder `settings.output_dir`; `settings.budget` is for all trials together.
+    """Run or resume a search in the folder `settings.output_dir`; `settings.budget` is for all trials together.
 
-    Every trial is a run of its own in `trials/NNN` with an equal share of the budget. Only the best trial on dev looks
-    at test, at the end.
+    Every trial is a run in `trials/NNN` with an equal share of the budget. Only the best trial on dev is scored on
+    test, at the end.
     """
     budget = budget_per_trial(settings.budget, strategy.trials)
     folder = Run(settings).folder
-    each = settings.model_copy(update={"budget": budget})
-    source = Run(each)  # whose task and corpus the trials reuse
-    source.stage_folders()  # missing or unreadable data shows before anything is written
+    trial_settings = settings.model_copy(update={"budget": budget})
+    source = Run(trial_settings)  # the trials reuse its task and corpus
+    source.stage_folders()  # raises for missing or unreadable data before anything is written
     make_own_folder(folder, RECORD)
     with run_lock(folder):
         metric = measure_of(source.task, settings.evaluate).name
         record = _open_record(folder, _spec(settings, strategy, str(budget), metric))
         for trial in SearchResult.from_record(record).trials:
-            check_unchanged(_run_of(folder, trial, each, source))
+            check_unchanged(_run_of(folder, trial, trial_settings, source))
         for number in range(len(SearchResult.from_record(record).finished), strategy.trials):
-            record = _do_trial(record, strategy, number, each, source)
-        return _finish(record, each, source)
+            record = _run_trial(record, strategy, number, trial_settings, source)
+        return _finish(record, trial_settings, source)
 
 
 def _spec(settings: Settings, strategy: Strategy, budget: str, metric: str) -> Tree:
@@ -66,13 +66,13 @@ def _spec(settings: Settings, strategy: Strategy, budget: str, metric: str) -> T
 
 
 def _open_record(folder: Path, spec: Tree) -> Record:
-    """Return the record in the folder, which must have the same spec once it has a trial; else a new one."""
-    spec = json.loads(json.dumps(spec))  # as it will be read back
-    found = read_record(folder, "search") if (folder / RECORD).exists() else None
-    if found is None or not found.trials:
+    """Return the record in the folder, or a new record if it has no trial. Raise `InputError` for another spec."""
+    spec = json.loads(json.dumps(spec))  # as `read_record` will read it
+    record = read_record(folder, "search") if (folder / RECORD).exists() else None
+    if record is None or not record.trials:
         return Record(folder, "search", spec).save()
-    check_spec(folder, found.spec, spec)
-    return found
+    check_spec(folder, record.spec, spec)
+    return record
 
 
 def _run_of(folder: Path, trial: SearchTrial, settings: Settings, source: Run) -> Run:
@@ -82,10 +82,10 @@ def _run_of(folder: Path, trial: SearchTrial, settings: Settings, source: Run) -
     return run
 
 
-def _do_trial(record: Record, strategy: Strategy, number: int, settings: Settings, source: Run) -> Record:
+def _run_trial(record: Record, strategy: Strategy, number: int, settings: Settings, source: Run) -> Record:
     result = SearchResult.from_record(record)
     if number == len(result.trials):
-        # Stored before the work, so that a resumed trial continues with the same values.
+        # Store the values before the run, so that a resumed trial has the same values.
         new = SearchTrial(number, strategy.values(number, result.finished))
         record = record.with_trial(new.key, asdict(new))
         result = SearchResult.from_record(record)
@@ -93,10 +93,10 @@ def _do_trial(record: Record, strategy: Strategy, number: int, settings: Setting
     say(f"trial {number + 1} of {strategy.trials}: {shown.in_words(trial.values)}")
     run = _run_of(record.folder, trial, settings, source)
     try:
-        # Two equal trials train once.
+        # Equal trials train once.
         reuse_stages(run, [record.folder / other.folder for other in result.finished])
-        run.go(until=LAST_STAGE)
-    except TrainingError as error:  # such as a learning rate too high: a result for these values, not the end
+        run.execute(until=LAST_STAGE)
+    except TrainingError as error:  # such as a learning rate that is too high: the result of this trial
         trial = replace(trial, failure=str(error))
     trial = with_result(trial, run.folder)
     if not trial.is_finished:
@@ -107,15 +107,15 @@ def _do_trial(record: Record, strategy: Strategy, number: int, settings: Setting
 
 
 def with_result(trial: SearchTrial, folder: Path) -> SearchTrial:
-    """Return the trial with its dev scores and the cost of the stages that it did itself."""
+    """Return the trial with its dev scores and the cost of its stages, without reused stages."""
     run = RunFolder(folder)
-    own = total_cost([cost for cost in stage_costs(run) if not is_reused(folder / cost.stage)])
+    cost = total_cost([cost for cost in stage_costs(run) if not is_reused(folder / cost.stage)])
     return replace(
         trial,
         dev=() if trial.failure else tuple(row.dev for row in seed_rows(run)),
-        seconds=own["seconds"],
-        tokens=int(own["tokens"]),
-        flops=own["flops"],
+        seconds=cost["seconds"],
+        tokens=int(cost["tokens"]),
+        flops=cost["flops"],
     )
 
 
@@ -126,8 +126,8 @@ def _finish(record: Record, settings: Settings, source: Run) -> SearchResult:
         raise InputError(f"no trial trained to its end; the first: {result.trials[0].failure}", path=record.folder)
     if record.outcome is None:
         say(f"trial {best.number + 1} is the best on dev; running it to its end in {best.folder}")
-        ended = _run_of(record.folder, best, settings, source).go()
-        winner = {"number": best.number, "folder": best.folder, **ended.stages["evaluate"]}
+        finished = _run_of(record.folder, best, settings, source).execute()
+        winner = {"number": best.number, "folder": best.folder, **finished.stages["evaluate"]}
         result = SearchResult.from_record(record.with_outcome(winner))
     write_search_page(result)
     return result

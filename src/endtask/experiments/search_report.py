@@ -1,4 +1,4 @@
-"""A search in words and a table, for the terminal and for search.html."""
+"""The report of a search: a table, a chart and a verdict, for the terminal and search.html."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NOTE = (
 
 
 def score_in_words(trial: SearchTrial) -> str:
-    """Return the dev score with its standard deviation over the seeds, or why there is none."""
+    """Return the dev score with its standard deviation over the seeds, or why the trial has no score."""
     if trial.failure is not None:
         return "failed"
     return shown.score_with_spread(trial.mean, trial.std, len(trial.dev)) if trial.dev else "not finished"
 
 
 def verdict(result: SearchResult) -> str:
-    """Return one sentence on the best trial, with the winner's test score at the end."""
+    """Return a sentence on the best trial, with the winner's test score if it is known."""
     best, spec = result.best, result.spec
     if best is None:
         return "No trial has been scored yet."
@@ -34,7 +34,7 @@ def verdict(result: SearchResult) -> str:
     done = f"{len(result.finished)} of {shown.plural(spec['trial_count'], 'trial')}"
     sentence = f"Best of {done}: {shown.in_words(best.values)}, {metric} {score_in_words(best)} on dev"
     winner = result.winner
-    # Without a test split a run is evaluated on dev, which says nothing new here.
+    # Without a test split a run is evaluated on dev, which is in the sentence already.
     if winner is None or winner["split"] == "dev":
         return f"{sentence}."
     score = shown.score_with_spread(winner["mean"], winner["std"], len(best.dev))
@@ -42,7 +42,7 @@ def verdict(result: SearchResult) -> str:
 
 
 def trial_table(result: SearchResult) -> Table:
-    """Return the table of all trials, the best one highlighted."""
+    """Return the table of all trials, with the best trial highlighted."""
     columns = ["trial", *result.keys, "dev", "time", "tokens", "FLOPs"]
     best = frozenset(trial.number for trial in result.trials if trial == result.best)
     return Table(columns, [_cells(trial, result.keys) for trial in result.trials], highlighted=best)
@@ -60,7 +60,7 @@ def print_search(result: SearchResult) -> None:
 
 
 def write_search_page(result: SearchResult) -> Path:
-    """Write search.html from the trials so far; return its path."""
+    """Write search.html from the trials so far. Return its path."""
     table, spec = trial_table(result), result.spec
     linked = [
         [link(f"{trial.folder}/report.html", str(cells[0])), *cells[1:]]
@@ -69,7 +69,7 @@ def write_search_page(result: SearchResult) -> Path:
     total = _cells(_total(result), ())
     caption = (
         f"Budget: {spec['budget']} for {spec['trial_count']} trials, {spec['budget_per_trial']} each. Times and FLOPs "
-        "are those of the stages a trial did itself; stages that trials have in common are done once, by the first."
+        "are without reused stages: a stage that several trials have in common runs once, in the first of them."
     )
     rows = [*linked, ["total", *[""] * len(result.keys), "", *total[2:]]]
     failures = [f"Trial {trial.number + 1} failed: {trial.failure}" for trial in result.trials if trial.failure]
@@ -79,7 +79,7 @@ def write_search_page(result: SearchResult) -> Path:
 
 
 def chart(result: SearchResult) -> Markup:
-    """Return a grid of two keys as grouped bars; any other search as dev scores in the order of the trials."""
+    """Return grouped bars for a grid of two keys, else the dev scores in the order of the trials."""
     space = result.spec["space"]
     if result.spec["strategy"] == "grid" and len(space) == 2 and len(space[result.keys[1]]) <= STYLES:
         return _grid_chart(result, *result.keys)
@@ -87,13 +87,13 @@ def chart(result: SearchResult) -> Markup:
 
 
 def _grid_chart(result: SearchResult, outer: str, inner: str) -> Markup:
-    found = {(str(trial.values[outer]), str(trial.values[inner])): trial for trial in result.finished}
+    by_values = {(str(trial.values[outer]), str(trial.values[inner])): trial for trial in result.finished}
     space = result.spec["space"]
     groups = []
     for value in space[outer]:
-        trials = [found.get((str(value), str(other))) for other in space[inner]]
+        trials = [by_values.get((str(value), str(inner_value))) for inner_value in space[inner]]
         scores = tuple(trial.mean if trial else 0.0 for trial in trials)
-        # The table has the standard deviation; at the end of a bar there is no room for it.
+        # The standard deviation, which is in the table, does not fit at the end of a bar.
         words = tuple((shown.score(trial.mean) if trial.dev else "failed") if trial else "not yet" for trial in trials)
         groups.append(BarGroup(f"{outer} = {shown.short(value)}", scores, words))
     names = [f"{inner} = {shown.short(value)}" for value in space[inner]]
@@ -116,7 +116,7 @@ def _metric(result: SearchResult) -> str:
 
 
 def _total(result: SearchResult) -> SearchTrial:
-    """Return what all trials cost together."""
+    """Return a trial with the cost of all finished trials together."""
     trials = result.finished
     return SearchTrial(
         len(trials),

@@ -17,9 +17,7 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True)
 class SearchTrial:
-    """Values of the searched keys, the best dev score of each fine-tuning seed, and what the trial itself cost.
-
-    Stages that it reuses from other trials cost nothing here.
+    """Values of the searched keys, the best dev score of each fine-tuning seed, and the cost without reused stages.
 
     >>> trial = SearchTrial(7, {"pretrain.weighting.rho1": 19}, dev=(0.5, 0.75))
     >>> trial.folder, trial.mean, trial.is_finished
@@ -56,7 +54,7 @@ class SearchTrial:
 
     @property
     def std(self) -> float:
-        """Standard deviation over the seeds; 0 for a single one."""
+        """The standard deviation over the seeds; 0 for a single seed."""
         return statistics.stdev(self.dev) if len(self.dev) > 1 else 0.0
 
 
@@ -91,7 +89,7 @@ class SearchResult:
 
     @property
     def best(self) -> SearchTrial | None:
-        """The trial with the highest mean on dev; of equal ones the first."""
+        """The first trial with the highest mean on dev."""
         scored = [trial for trial in self.finished if trial.dev]
         return max(scored, key=lambda trial: trial.mean) if scored else None
 

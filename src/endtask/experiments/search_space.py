@@ -1,4 +1,4 @@
-"""What a search tries: lists of values for a grid, ranges and choices for Optuna, and the values of each trial."""
+"""The values that a search tries: lists for a grid, ranges and choices for Optuna, and the values of each trial."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAPER_RHO1 = (1, 3, 7, 19, 99, 499, 999, 1999)
 PAPER_RHO2 = (20.0, 100.0, 1000.0)
 _RATE_FACTOR = 5.0
 
-# Trials that differ in one of these have other dev rows, another score, another cost, or only another seed.
+# Trials that differ in these keys have other dev rows, another metric, another budget, or only another seed.
 _NOT_SEARCHED = ("output_dir", "budget", "seed", "pretrain.seed", "task", "evaluate")
 _MOST_COMBINATIONS = 4096
 
@@ -39,7 +39,7 @@ _RANGES = {"float": (False, False), "log": (False, True), "int": (True, False), 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several values without an order."""
+    """A choice among values without an order."""
 
     values: tuple[Any, ...]
 
@@ -49,7 +49,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Range:
-    """A number between two ends, integer or float, uniform on a linear or a logarithmic scale.
+    """An integer or float between two ends, uniform on a linear or logarithmic scale.
 
     >>> str(Range(1e-4, 3e-3, is_integer=False, log=True))
     'log:0.0001:0.003'
@@ -66,7 +66,7 @@ class Range:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Both ends."""
+        """The two ends."""
         return (self.low, self.high)
 
 
@@ -76,15 +76,15 @@ Space = dict[str, Dimension]
 
 
 def grid_axes(entries: Sequence[str], settings: Settings) -> Axes:
-    """Return the lists of `--values`, or TLM's grid if none is given."""
-    given = read_grid(entries)
-    axes = {key: checked(settings, key, values, VALUES) for key, values in given.items()} or _paper_grid(settings)
+    """Return the lists of `--values`, or TLM's grid without such flags."""
+    grid = read_grid(entries)
+    axes = {key: checked(settings, key, values, VALUES) for key, values in grid.items()} or _paper_grid(settings)
     check_together(settings, axes, VALUES if entries else "--grid")
     return axes
 
 
 def search_space(entries: Sequence[str], settings: Settings) -> Space:
-    """Return the ranges and choices of `--space`, or the default ones if none is given."""
+    """Return the ranges and choices of `--space`, or the default space without such flags."""
     space: Space = {}
     for entry in entries:
         key, text = split_entry(entry, SPACE, _SPACE_EXAMPLE)
@@ -92,7 +92,8 @@ def search_space(entries: Sequence[str], settings: Settings) -> Space:
             raise InputError("the key is given twice", path=SPACE, key=key)
         space[key] = _dimension(settings, key, text)
     space = space or default_space(settings)
-    check_together(settings, {key: found.values for key, found in space.items()}, SPACE if entries else "--trials")
+    ends = {key: dimension.values for key, dimension in space.items()}
+    check_together(settings, ends, SPACE if entries else "--trials")
     return space
 
 
@@ -109,7 +110,7 @@ def default_space(settings: Settings) -> Space:
 
 
 def _paper_grid(settings: Settings) -> Axes:
-    """Return TLM's grid; without a corpus rho1 has no effect, without masked task texts rho2 has none."""
+    """Return TLM's grid, without rho1 or rho2 if it has no effect: they need a corpus and masked task texts."""
     train = settings.pretrain
     interleaves = settings.has_selection and "rho1" in type(train.weighting).model_fields
     axes: Axes = {"pretrain.weighting.rho1": PAPER_RHO1} if interleaves else {}
@@ -118,24 +119,24 @@ def _paper_grid(settings: Settings) -> Axes:
 
 
 def _around(*rates: float) -> Range:
-    """Return a range around learning rates, rounded so that 1e-3 / 5 is 0.0002."""
+    """Return a range around learning rates, rounded to six digits so that 1e-3 / 5 is 0.0002."""
     low, high = min(rates) / _RATE_FACTOR, max(rates) * _RATE_FACTOR
     return Range(float(f"{low:.6g}"), float(f"{high:.6g}"), is_integer=False, log=True)
 
 
 def _dimension(settings: Settings, key: str, text: str) -> Dimension:
-    kind, _, rest = text.partition(":")
+    kind, _, values = text.partition(":")
     if kind == "choice":
-        return Choice(checked(settings, key, read_list(rest, SPACE, key), SPACE))
+        return Choice(checked(settings, key, read_list(values, SPACE, key), SPACE))
     if kind not in _RANGES:
         hint = did_you_mean(kind, [*_RANGES, "choice"])
         raise InputError(f"unknown kind {kind!r}", path=SPACE, key=key, hint=hint)
-    found = _read_range(kind, rest, key)
-    # An integer setting would accept both ends of float:1:5 and refuse nearly all values between them.
-    inside = () if found.is_integer else (found.low + 0.382 * (found.high - found.low),)
+    dimension = _read_range(kind, values, key)
+    # An integer setting would accept both ends of float:1:5 and reject nearly all values between them.
+    inner = () if dimension.is_integer else (dimension.low + 0.382 * (dimension.high - dimension.low),)
     # Neighbouring floats have no value between them: the inner value is then one of the ends.
-    checked(settings, key, tuple(dict.fromkeys((*found.values, *inside))), SPACE)
-    return found
+    checked(settings, key, tuple(dict.fromkeys((*dimension.values, *inner))), SPACE)
+    return dimension
 
 
 def _read_range(kind: str, text: str, key: str) -> Range:
@@ -153,14 +154,14 @@ def _read_range(kind: str, text: str, key: str) -> Range:
 
 
 def checked(settings: Settings, key: str, values: Sequence[Any], where: str) -> tuple[Any, ...]:
-    """Return the values of one key as settings give them; raise if the settings refuse key or value."""
+    """Return the values of a key as settings parse them. Raise `InputError` for a wrong key or value."""
     if key in _NOT_SEARCHED or key.partition(".")[0] in _NOT_SEARCHED:
         raise InputError("trials that differ in this cannot be compared on dev", path=where, key=key)
     return checked_values(settings, key, values, where)
 
 
 def check_together(settings: Settings, axes: Mapping[str, Sequence[Any]], where: str) -> None:
-    """Raise now what would stop a search half-way: values that are valid alone and invalid together."""
+    """Raise `InputError` for values that are valid alone and invalid together, before they stop a search."""
     if math.prod(map(len, axes.values())) <= _MOST_COMBINATIONS:
         for values in product(*axes.values()):
             with_values(settings, dict(zip(axes, values, strict=True)), where)
@@ -182,7 +183,7 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True)
 class GridSearch:
-    """Every combination, the last key changing fastest.
+    """Every combination, with the last key changing fastest.
 
     >>> grid = GridSearch({"pretrain.weighting.rho1": (1, 19), "pretrain.objectives.task.rho2": (20.0, 100.0)})
     >>> grid.trials, grid.values(1, [])
@@ -200,7 +201,7 @@ class GridSearch:
         return tuple(self.axes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the record stores."""
+        """Return plain values for the record."""
         return {"strategy": "grid", "space": {key: list(values) for key, values in self.axes.items()}}
 
     def values(self, number: int, before: Sequence[SearchTrial]) -> Values:
@@ -210,7 +211,7 @@ class GridSearch:
 
 @dataclass(frozen=True)
 class OptunaSearch:
-    """Optuna's TPE sampler: the first trials at random, the others near those that did well."""
+    """Optuna's TPE sampler: the first trials are random, the others near good trials."""
 
     space: Space
     trials: int
@@ -221,41 +222,41 @@ class OptunaSearch:
         return tuple(self.space)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the record stores."""
-        return {"strategy": "optuna", "space": {key: str(found) for key, found in self.space.items()}}
+        """Return plain values for the record."""
+        return {"strategy": "optuna", "space": {key: str(dimension) for key, dimension in self.space.items()}}
 
     def values(self, number: int, before: Sequence[SearchTrial]) -> Values:
-        """Return what Optuna suggests after these trials.
+        """Return the values that Optuna suggests after these trials.
 
         Each trial has its own study and random stream, so that a resumed search needs only the results.
         """
         optuna = import_optuna()
-        distributions = {key: _distribution(found) for key, found in self.space.items()}
+        distributions = {key: _distribution(dimension) for key, dimension in self.space.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # `multivariate`, before 5.0
             sampler = optuna.samplers.TPESampler(
                 seed=derive(self.seed, "search", number) % 2**32,
                 multivariate=True,
                 constant_liar=False,
-                # Optuna's default of ten would make a small search random; fewer than four say too little.
+                # Optuna's default of ten would make a small search random; fewer than four are too few to learn from.
                 n_startup_trials=min(10, max(4, self.trials // 3)),
             )
         study = optuna.create_study(direction="maximize", sampler=sampler)
         for trial in before:
             study.add_trial(self._as_optuna(trial, distributions))
         suggested = study.ask(fixed_distributions=distributions)
-        return {key: _from_optuna(found, suggested.params[key]) for key, found in self.space.items()}
+        return {key: _from_optuna(dimension, suggested.params[key]) for key, dimension in self.space.items()}
 
     def _as_optuna(self, trial: SearchTrial, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
-        params = {key: _to_optuna(found, trial.values[key]) for key, found in self.space.items()}
-        found: FrozenTrial = import_optuna().trial.create_trial(
+        params = {key: _to_optuna(dimension, trial.values[key]) for key, dimension in self.space.items()}
+        frozen: FrozenTrial = import_optuna().trial.create_trial(
             params=params, distributions=distributions, value=trial.mean
         )
-        return found
+        return frozen
 
 
 def import_optuna() -> Any:
-    """Return Optuna without its log output; raise with the install command if it is missing."""
+    """Return Optuna without its log output. Raise `InputError` with the install command if it is missing."""
     try:
         import optuna
     except ImportError:
@@ -265,7 +266,7 @@ def import_optuna() -> Any:
 
 
 def budget_per_trial(budget: Budget, trials: int) -> Budget:
-    """Return an equal part for each trial; steps are rounded down.
+    """Return an equal share of the budget for each trial; steps are rounded down.
 
     >>> str(budget_per_trial(Budget.parse("60min"), 24)), str(budget_per_trial(Budget.parse("100steps"), 24))
     ('150s', '4steps')
@@ -282,15 +283,15 @@ def budget_per_trial(budget: Budget, trials: int) -> Budget:
 
 def _distribution(dimension: Dimension) -> BaseDistribution:
     distributions = import_optuna().distributions
-    found: BaseDistribution
+    distribution: BaseDistribution
     if isinstance(dimension, Choice):
-        # By index: Optuna's own choices may not be lists.
-        found = distributions.CategoricalDistribution(range(len(dimension.values)))
+        # By index, because Optuna's choices may not be lists.
+        distribution = distributions.CategoricalDistribution(range(len(dimension.values)))
     elif dimension.is_integer:
-        found = distributions.IntDistribution(int(dimension.low), int(dimension.high), log=dimension.log)
+        distribution = distributions.IntDistribution(int(dimension.low), int(dimension.high), log=dimension.log)
     else:
-        found = distributions.FloatDistribution(dimension.low, dimension.high, log=dimension.log)
-    return found
+        distribution = distributions.FloatDistribution(dimension.low, dimension.high, log=dimension.log)
+    return distribution
 
 
 def _to_optuna(dimension: Dimension, value: Any) -> Any:

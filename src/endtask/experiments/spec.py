@@ -1,14 +1,14 @@
-"""A study: what an experiment runs, as a YAML file or flags give it; the fields of `Study` describe every key.
+"""A study: the variants, seeds, tasks and tables of an experiment, from a YAML file or flags.
 
-variables: {data: ../shared/data}           # ${data} below; --var data=/elsewhere replaces it
+variables: {data: ../shared/data}           # ${data} below; --var data=/mnt/data replaces it
 settings: {preset: mt-tartan-scratch, budget: 300steps}
-tasks:                                      # each has its own folder OUTPUT/NAME and its own tables
+tasks:                                      # each has a folder OUTPUT/NAME and tables
   sciie: {task.path: "${data}/tasks/sciie", evaluate.metric: macro_f1}
-variants:                                   # settings in which each differs, and its title in tables
+variants:                                   # the settings that differ, and the title in tables
   tapt: {title: TAPT, pretrain.objectives.task.weight: 0}
   meta: {title: META, pretrain.weighting: meta}
 seeds: [0, 1, 2]                            # of pre-training; a run for each
-tables:                                     # unset: one table of everything
+tables:                                     # unset: one table of all variants
   main: {title: "Table 1", variants: [tapt, meta], against: tapt}
 """
 
@@ -42,43 +42,43 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 class _Overrides(Section):
-    """Settings by dotted key, next to keys that are no settings."""
+    """Settings by dotted key, and keys that are not settings."""
 
     preset: str | None = Field(None, description="the preset to start from instead of the study's")
     values: Tree = Field({}, description="settings by dotted key")
 
     @model_validator(mode="before")
     @classmethod
-    def settings_are_values(cls, given: Any) -> Any:
-        if given is None:
+    def settings_are_values(cls, tree: Any) -> Any:
+        if tree is None:
             return {}
-        if not isinstance(given, Mapping):
-            return given
-        own = {key: value for key, value in given.items() if key in cls.model_fields and key != "values"}
-        settings = {key: value for key, value in given.items() if key not in cls.model_fields}
-        return {**own, "values": {**dotted(given.get("values") or {}), **dotted(settings)}}
+        if not isinstance(tree, Mapping):
+            return tree
+        fields = {key: value for key, value in tree.items() if key in cls.model_fields and key != "values"}
+        settings = {key: value for key, value in tree.items() if key not in cls.model_fields}
+        return {**fields, "values": {**dotted(tree.get("values") or {}), **dotted(settings)}}
 
 
 class VariantSpec(_Overrides):
-    """A variant: the settings in which it differs, and its title in tables."""
+    """A variant: its settings that differ, and its title in tables."""
 
     title: str | None = Field(None, description="its name in tables and pages; unset: its key")
 
 
 class TaskSpec(_Overrides):
-    """A task of a study: its settings, the variants it is trained with, and values of `few_shot` of its own."""
+    """A task of a study: its settings, its variants, and its values of `few_shot`."""
 
     variants: Names | None = Field(None, description="some of the variants; unset: all")
-    few_shot: Tree = Field({}, description="values of the section `few_shot` for this task alone")
+    few_shot: Tree = Field({}, description="values of the section `few_shot` for this task only")
 
 
 class TableSpec(Section):
-    """A table: some of the variants and baselines, and the one that the others are tested against."""
+    """A table: some of the variants and baselines, and the variant that the others are tested against."""
 
     title: str = Field("", description="the heading of the table")
     variants: Names = Field(description="names of variants and baselines, in order")
     against: str | None = Field(None, description="the variant the others are tested against; unset: the study's")
-    tasks: tuple[str, ...] | None = Field(None, description="the tasks it is shown for; unset: all")
+    tasks: tuple[str, ...] | None = Field(None, description="the tasks that have the table; unset: all")
 
 
 class Study(Section):
@@ -86,59 +86,63 @@ class Study(Section):
 
     variables: dict[str, str] = Field({}, description="name: text that replaces ${name} anywhere in the study")
     settings: Tree = Field({}, description="settings that every trial starts from, dotted or nested")
-    tasks: dict[str, TaskSpec] = Field({}, description="name: settings of a task; unset: the settings' own task")
+    tasks: dict[str, TaskSpec] = Field({}, description="name: settings of a task; unset: the task of the settings")
     shared_tokenizer: Tree | None = Field(
         None, description="settings of a run that is packed first and whose tokenizer all variants use"
     )
-    variants: dict[str, VariantSpec] = Field({}, description="name: settings in which the variant differs")
+    variants: dict[str, VariantSpec] = Field({}, description="name: settings of the variant that differ")
     grid: dict[str, tuple[Any, ...] | dict[str, Tree | None]] = Field(
         {}, description="setting: values, or name: named sets of settings; a variant for every combination"
     )
     only: Names | None = Field(None, description="the variants to run; unset: all")
-    seeds: Seeds | None = Field(None, description="of pre-training, a run for each; unset: the settings' one")
-    finetune_seeds: Seeds | None = Field(None, description="of fine-tuning, in every run; unset: the settings' own")
+    seeds: Seeds | None = Field(None, description="of pre-training, a run for each; unset: the seed of the settings")
+    finetune_seeds: Seeds | None = Field(
+        None, description="of fine-tuning, in every run; unset: the seeds of the settings"
+    )
     baselines: dict[str, Tree] | None = Field(
         None, description="a list of names, or name: settings to override; unset: all that apply; []: none"
     )
-    checkpoint: str | None = Field(None, description="what the baseline `checkpoint` fine-tunes, as for model.path")
-    checkpoint_note: str | None = Field(None, description="what readers of its row should know, such as its training")
+    checkpoint: str | None = Field(None, description="model that the baseline `checkpoint` fine-tunes, as model.path")
+    checkpoint_note: str | None = Field(None, description="note on the row of this baseline, such as its training")
     against: str | None = Field(None, description="the variant all others are tested against; unset: the first")
-    by: Literal["test", "dev"] = Field("test", description="dev: no run looks at test")
-    tables: dict[str, TableSpec] = Field({}, description="name: a table; unset: one table of everything")
-    devices: tuple[str, ...] = Field((), description="GPUs to train on; one named twice runs two trials at a time")
+    by: Literal["test", "dev"] = Field("test", description="dev: no run reads test")
+    tables: dict[str, TableSpec] = Field({}, description="name: a table; unset: one table of all variants")
+    devices: tuple[str, ...] = Field((), description="GPUs to train on; a repeated GPU runs two trials at a time")
     few_shot: FewShotSpec | None = Field(None, description="how `endtask few-shot` trains on few labels")
 
     @field_validator("variants", "baselines", mode="before")
     @classmethod
-    def lists_are_names(cls, given: Any) -> Any:
-        if isinstance(given, list | tuple):
-            repeated = next((name for name, count in Counter(map(str, given)).items() if count > 1), None)
+    def lists_are_names(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            repeated = next((name for name, count in Counter(map(str, value)).items() if count > 1), None)
             if repeated is not None:
                 raise ValueError(f"{repeated!r} is listed twice")
-            return {str(name): {} for name in given}
-        if not isinstance(given, Mapping):
-            return given
-        return {str(name): {} if values is None else values for name, values in given.items()}
+            return {str(name): {} for name in value}
+        if not isinstance(value, Mapping):
+            return value
+        return {str(name): {} if values is None else values for name, values in value.items()}
 
     @field_validator("devices", mode="before")
     @classmethod
-    def devices_are_text(cls, given: Any) -> Any:
-        return [str(device) for device in given] if isinstance(given, list | tuple) else given
+    def devices_are_text(cls, devices: Any) -> Any:
+        return [str(device) for device in devices] if isinstance(devices, list | tuple) else devices
 
     @field_validator("settings", "shared_tokenizer")
     @classmethod
-    def keys_are_dotted(cls, given: Tree | None) -> Tree | None:
-        return dotted(given) if given is not None else None
+    def keys_are_dotted(cls, tree: Tree | None) -> Tree | None:
+        return dotted(tree) if tree is not None else None
 
     @field_validator("baselines")
     @classmethod
-    def baselines_are_known(cls, given: dict[str, Tree] | None) -> dict[str, Tree] | None:
-        for name, values in (given or {}).items():
+    def baselines_are_known(cls, baselines: dict[str, Tree] | None) -> dict[str, Tree] | None:
+        if baselines is None:
+            return None
+        for name, values in baselines.items():
             if name not in BASELINES:
                 raise ValueError(f"unknown baseline {name!r} ({did_you_mean(name, BASELINES)})")
             if values and name in UNTRAINED_BASELINES:
                 raise ValueError(f"{name} has no settings to override")
-        return {name: dotted(values) for name, values in given.items()} if given is not None else None
+        return {name: dotted(values) for name, values in baselines.items()}
 
     @field_validator("seeds", "finetune_seeds")
     @classmethod
@@ -180,7 +184,7 @@ def _count_leaves(tree: Mapping[str, Any]) -> int:
 
 
 def check_study(tree: Mapping[str, Any], where: str | None = None) -> Study:
-    """Check a nested mapping against the typed study; `where` names the file in messages.
+    """Return the typed study of a nested mapping; `where` is the file in messages.
 
     >>> check_study({"baselines": ["tfdif"]}, "study.yaml")
     Traceback (most recent call last):
@@ -194,18 +198,18 @@ def check_study(tree: Mapping[str, Any], where: str | None = None) -> Study:
 
 
 def read_study(path: Path, variables: Mapping[str, str] | None = None) -> Study:
-    """Read a study from a YAML or JSON file; `variables` exchange those of the file."""
+    """Return the study in a YAML or JSON file; `variables` replace those of the file."""
     if not path.is_file():
         raise InputError("no such study file", path=path)
     tree = read_tree(path)
-    known = {**(tree.get("variables") or {}), **(variables or {})}
-    return check_study(_substituted({**tree, "variables": known}, known, path), str(path))
+    values = {**(tree.get("variables") or {}), **(variables or {})}
+    return check_study(_substituted({**tree, "variables": values}, values, path), str(path))
 
 
 def _substituted(value: Any, variables: Mapping[str, Any], path: Path) -> Any:
-    """Return a nested value with `${name}` replaced in all of its texts."""
+    """Return a nested value with `${name}` replaced in all its texts."""
     if isinstance(value, Mapping):
-        return {key: _substituted(below, variables, path) for key, below in value.items()}
+        return {key: _substituted(item, variables, path) for key, item in value.items()}
     if isinstance(value, list):
         return [_substituted(item, variables, path) for item in value]
     if not isinstance(value, str):
@@ -213,13 +217,13 @@ def _substituted(value: Any, variables: Mapping[str, Any], path: Path) -> Any:
     for name in _VARIABLE.findall(value):
         if name not in variables:
             raise InputError(f"unknown variable {name!r}", path=path, hint=did_you_mean(name, variables))
-    return _VARIABLE.sub(lambda found: str(variables[found[1]]), value)
+    return _VARIABLE.sub(lambda match: str(variables[match[1]]), value)
 
 
 Presets = Mapping[str, Settings]
-"""The settings of a study from other presets, by the preset's name."""
+"""The settings of a study with other presets, by the preset's name."""
 LoadSettings = Callable[[dict[str, Any], str | None], Settings]
-"""Returns settings from nested values of a study and a preset; it adds the settings file and flags."""
+"""Returns settings from nested values of a study and a preset, with the settings file and flags."""
 
 
 @dataclass(frozen=True)
@@ -233,20 +237,20 @@ class TaskStudy:
 
 
 def is_study_file(path: Path) -> bool:
-    """Return whether a file holds a study and not the settings of a run: some key is a study's alone."""
+    """Return whether a file has a key of studies that settings do not have."""
     if not path.is_file() or path.suffix not in (".yaml", ".yml", ".json"):
         return False
     return not (Study.model_fields.keys() - Settings.model_fields.keys()).isdisjoint(read_tree(path))
 
 
 def study_tasks(study: Study, load: LoadSettings, only: Sequence[str] = ()) -> list[TaskStudy]:
-    """Return the study of each task, or of those in `only`; the folder of a named task is below that of the study."""
+    """Return the study of each task, or of those in `only`; a task's folder is in that of the study."""
     for name in only:
         if name not in study.tasks:
             raise InputError(f"the study has no task {name!r}", key="tasks", hint=did_you_mean(name, study.tasks))
     tasks = {name: task for name, task in study.tasks.items() if not only or name in only}
-    found = [_task_study(study, name, task, load) for name, task in tasks.items()]
-    return found or [_task_study(study, "", TaskSpec(), load)]
+    studies = [_task_study(study, name, task, load) for name, task in tasks.items()]
+    return studies or [_task_study(study, "", TaskSpec(), load)]
 
 
 def _task_study(study: Study, name: str, task: TaskSpec, load: LoadSettings) -> TaskStudy:
@@ -254,28 +258,24 @@ def _task_study(study: Study, name: str, task: TaskSpec, load: LoadSettings) -> 
     preset = values.pop("preset", None)
     tree = nested(values)
 
-    def loaded(preset: str | None) -> Settings:
+    def settings_with(preset: str | None) -> Settings:
         settings = load(tree, preset)
         return settings.model_copy(update={"output_dir": f"{settings.output_dir}/{name}"}) if name else settings
 
-    others = sorted({spec.preset for spec in study.variants.values() if spec.preset is not None})
-    chosen = study.only
+    only = study.only
     if task.variants is not None:
-        chosen = tuple(each for each in task.variants if study.only is None or each in study.only)
+        only = tuple(variant for variant in task.variants if study.only is None or variant in study.only)
     tables = {key: table for key, table in study.tables.items() if table.tasks is None or name in table.tasks}
-    changes: dict[str, Any] = {"tasks": {}, "only": chosen, "tables": tables, "settings": {}, "variables": {}}
+    changes: dict[str, Any] = {"tasks": {}, "only": only, "tables": tables, "settings": {}, "variables": {}}
     if study.few_shot is not None:
         changes["few_shot"] = _few_shot_of(study.few_shot, name, task)
-    return TaskStudy(
-        name,
-        loaded(task.preset or preset),
-        study.model_copy(update=changes),
-        {each: loaded(each) for each in others},
-    )
+    variant_presets = sorted({spec.preset for spec in study.variants.values() if spec.preset is not None})
+    presets = {variant_preset: settings_with(variant_preset) for variant_preset in variant_presets}
+    return TaskStudy(name, settings_with(task.preset or preset), study.model_copy(update=changes), presets)
 
 
 def _few_shot_of(spec: FewShotSpec, name: str, task: TaskSpec) -> FewShotSpec:
-    """Return the section `few_shot` with the task's own values and the tables that are for it."""
+    """Return the section `few_shot` with the task's values and tables."""
     tables = {key: table for key, table in spec.tables.items() if table.tasks is None or name in table.tasks}
     return check_few_shot({**spec.model_copy(update={"tables": tables}).model_dump(), **task.few_shot})
 
@@ -288,9 +288,9 @@ def nested(values: dict[str, Any]) -> dict[str, Any]:
     """
     tree: dict[str, Any] = {}
     for key, value in values.items():
-        *above, last = key.split(".")
-        below = tree
-        for name in above:
-            below = below.setdefault(name, {})
-        below[last] = value
+        *parents, last = key.split(".")
+        section = tree
+        for name in parents:
+            section = section.setdefault(name, {})
+        section[last] = value
     return tree

@@ -1,4 +1,4 @@
-"""Reuse of finished stages: a run takes over a stage that another run did with the same settings and data."""
+"""Reuse finished stages of other runs with the same settings and data."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ from endtask.pipeline.inputs import reads_corpus
 from endtask.pipeline.run import Run
 
 REUSED_FROM = "reused_from"
-"""Key in the manifest of a reused stage: the folder of the run that did it, relative to this run."""
+"""Key in the manifest of a reused stage: the folder of the run that made it, relative to this run."""
 
 
 def reuse_stages(target: Run, sources: Sequence[Path]) -> dict[str, Path]:
-    """Give `target` each stage that is finished in one of the run folders `sources`; return the source of each.
+    """Link the finished stages of the run folders `sources` into `target`. Return the source of each linked stage.
 
-    Stages are equal if their fingerprints are. They are taken from the first stage on, up to the first that no source
-    has; stages that `target` has are left alone. Files are hard links if the disk allows it: no finished stage is ever
-    written to again.
+    Stages are equal if their fingerprints are. Linking stops at the first stage that neither `target` nor a source has
+    finished. Files are hard links if the disk supports them, since finished stages are never modified.
     """
     reused: dict[str, Path] = {}
     if not _is_empty_or_run(target.folder):
-        return reused  # the run itself reports what is wrong with its folder
+        return reused  # the run raises the error about its folder
     stages = target.stage_folders()
     target.folder.mkdir(parents=True, exist_ok=True)
     with run_lock(target.folder):
@@ -48,7 +47,7 @@ def reuse_stages(target: Run, sources: Sequence[Path]) -> dict[str, Path]:
 
 
 def reuse_data(source: Run, run: Run) -> None:
-    """Give `run` the task and corpus that `source` has read, as far as both read the same."""
+    """Give `run` the task and the corpus of `source` if both runs read the same."""
     if all(getattr(run.settings, key) == getattr(source.settings, key) for key in ("task", "tasks", "seed")):
         run.task = source.task
     if _corpus_inputs(run.settings) == _corpus_inputs(source.settings):
@@ -56,12 +55,12 @@ def reuse_data(source: Run, run: Run) -> None:
 
 
 def _corpus_inputs(settings: Settings) -> tuple[object, ...]:
-    """Return what a run's corpus depends on, and whether the run has one."""
+    """Return the settings that a run's corpus depends on, and whether the run reads a corpus."""
     return settings.corpus, settings.select, reads_corpus(settings)
 
 
 def check_unchanged(run: Run) -> None:
-    """Raise if a run's settings or data changed since its folder was made."""
+    """Raise `InputError` if a run's settings or data changed since its folder was made."""
     clash = run.first_clash() if run.folder.exists() else None
     if clash is not None:
         raise InputError(
@@ -72,7 +71,7 @@ def check_unchanged(run: Run) -> None:
 
 
 def is_reused(stage: Path) -> bool:
-    """Return whether another run did the stage in this folder."""
+    """Return whether the stage in a folder was reused from another run."""
     return REUSED_FROM in (read_manifest(stage) or {})
 
 
@@ -89,16 +88,16 @@ def _has_stage(folder: Path, stage: StageFolder) -> bool:
 
 
 def _link_stage(source: Path, stage: StageFolder) -> None:
-    """Link a stage's files; the manifest comes last, so that a kill leaves nothing that looks like a stage."""
-    done = source / stage.name
+    """Link a stage's files; the manifest comes last, so that a killed process leaves no incomplete stage."""
+    finished = source / stage.name
     if stage.partial.exists():
         shutil.rmtree(stage.partial)
-    for entry in sorted(done.rglob("*")):
-        target = stage.partial / entry.relative_to(done)
+    for entry in sorted(finished.rglob("*")):
+        target = stage.partial / entry.relative_to(finished)
         (target if entry.is_dir() else target.parent).mkdir(parents=True, exist_ok=True)
-        if entry.is_file() and entry != done / MANIFEST:
+        if entry.is_file() and entry != finished / MANIFEST:
             link_or_copy(entry, target)
     run = stage.final.parent
-    manifest = {REUSED_FROM: os.path.relpath(source, run), **(read_manifest(done) or {})}
+    manifest = {REUSED_FROM: os.path.relpath(source, run), **(read_manifest(finished) or {})}
     write_json(stage.partial / MANIFEST, manifest)
     replace_folder(stage.partial, stage.final)

@@ -26,10 +26,10 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """A variant's score minus that of the variant it is tested against, on the same rows.
+    """A variant's score minus the reference variant's score on the same rows.
 
-    `low` and `high` are the ends of its bootstrap interval, where there is one; `p_holm` holds for all tests of the
-    table together.
+    `low` and `high` are the ends of the bootstrap interval, if computed; `p_holm` is corrected for all tests of the
+    table.
     """
 
     mean: float
@@ -40,20 +40,20 @@ class Difference:
 
     @property
     def is_significant(self) -> bool:
-        """Whether neither the choice of rows, over all tests of the table, nor that of seeds is likely to explain it.
+        """Whether neither the choice of rows (after Holm's correction) nor that of seeds is likely to explain it.
 
         >>> Difference(0.02, 0.001, 0.004, 0.01, 0.03).is_significant
         True
         >>> Difference(0.02, 0.001, 0.004, -0.01, 0.05).is_significant
         False
         """
-        interval_holds_zero = self.low is not None and self.high is not None and self.low <= 0 <= self.high
-        return self.p_holm < ALPHA and not interval_holds_zero
+        interval_has_zero = self.low is not None and self.high is not None and self.low <= 0 <= self.high
+        return self.p_holm < ALPHA and not interval_has_zero
 
 
 @dataclass(frozen=True)
 class Score:
-    """Scores on some rows: mean and standard deviation over all models, the interval of the mean, the difference."""
+    """Scores on some rows: mean, standard deviation over all models, interval of the mean, and tested difference."""
 
     mean: float
     std: float
@@ -63,61 +63,62 @@ class Score:
 
     @classmethod
     def of(cls, values: Sequence[float] | NDArray[np.float64]) -> Score:
-        """Return mean and sample standard deviation (0 for a single value)."""
+        """Return the mean and sample standard deviation (0 for a single value)."""
         numbers = [float(value) for value in values]
         return cls(statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0)
 
 
 @dataclass(frozen=True)
 class PairedTests:
-    """Tests of variants against one of them."""
+    """Tests of variants against a reference variant on the same rows."""
 
     rows: EvaluationSet
     against: Sequence[TrialResult]
     permutations: int = PERMUTATIONS
 
     def scores(self, trials: Sequence[TrialResult]) -> tuple[Score, Score | None]:
-        """Return a variant's scores on all rows and on those that are not in train too, with intervals.
+        """Return a variant's scores on all rows and on leak-free rows, with intervals and tested differences.
 
-        Unless it is tested against itself they have differences.
+        The reference variant has no differences.
         """
         score = self._score(trials, np.ones(len(self.rows.truth), dtype=bool))
         return score, self._score(trials, self.rows.leak_free) if self.rows.has_leaks else None
 
-    def _score(self, trials: Sequence[TrialResult], chosen: NDArray[np.bool_]) -> Score:
-        truth, metric, groups = self.rows.truth[chosen], self.rows.measure, self.rows.groups[chosen]
+    def _score(self, trials: Sequence[TrialResult], mask: NDArray[np.bool_]) -> Score:
+        truth, metric, groups = self.rows.truth[mask], self.rows.measure, self.rows.groups[mask]
         options: Tree = {"groups": groups, "level": LEVEL, "samples": self.permutations}
-        own = predictions(trials)[:, :, chosen]
-        low, high = bootstrap_interval(own, None, truth, metric, **options)
-        score = replace(Score.of(score_runs(flat(own), truth, metric)), low=low, high=high)
+        predicted = predictions(trials)[:, :, mask]
+        low, high = bootstrap_interval(predicted, None, truth, metric, **options)
+        score = replace(Score.of(score_runs(flat(predicted), truth, metric)), low=low, high=high)
         if not self.against or trials is self.against:
             return score
-        other = predictions(self.against)[:, :, chosen]
-        mean = score.mean - float(score_runs(flat(other), truth, metric).mean())
-        # What two variants share, such as one pre-training under two ways of fine-tuning, then cancels.
+        reference = predictions(self.against)[:, :, mask]
+        mean = score.mean - float(score_runs(flat(reference), truth, metric).mean())
+        # With paired runs, what both variants share cancels, such as a pre-training before two fine-tunings.
         paired = _seeds(trials) == _seeds(self.against)
-        low, high = bootstrap_interval(own, other, truth, metric, **options, paired_runs=paired)
-        p_value = metric_permutation(own, other, truth, metric, groups=groups, permutations=self.permutations)
+        low, high = bootstrap_interval(predicted, reference, truth, metric, **options, paired_runs=paired)
+        p_value = metric_permutation(predicted, reference, truth, metric, groups=groups, permutations=self.permutations)
         return replace(score, difference=Difference(mean, p_value, low=low, high=high))
 
 
 def untested_scores(trials: Sequence[TrialResult], rows: EvaluationSet) -> tuple[Score, Score | None]:
-    """Return a variant's means and standard deviations on all rows and on those that are not in train too."""
-    predicted, chosen = flat(predictions(trials)), rows.leak_free
+    """Return a variant's mean and standard deviation on all rows and on leak-free rows."""
+    predicted, leak_free = flat(predictions(trials)), rows.leak_free
     score = Score.of(score_runs(predicted, rows.truth, rows.measure))
     if not rows.has_leaks:
         return score, None
-    return score, Score.of(score_runs(predicted[:, chosen], rows.truth[chosen], rows.measure))
+    return score, Score.of(score_runs(predicted[:, leak_free], rows.truth[leak_free], rows.measure))
 
 
 def holm_corrected(differences: Sequence[Difference | None]) -> list[Difference | None]:
-    """Return the differences with p-values that hold for all of them together; None stays None.
+    """Return the differences with Holm's p-values for all of them together; None stays None.
 
-    >>> [each and each.p_holm for each in holm_corrected([None, Difference(0.1, 0.01), Difference(0.1, 0.04)])]
+    >>> corrected = holm_corrected([None, Difference(0.1, 0.01), Difference(0.1, 0.04)])
+    >>> [difference and difference.p_holm for difference in corrected]
     [None, 0.02, 0.04]
     """
-    adjusted = iter(holm([each.p_value for each in differences if each is not None]))
-    return [None if each is None else replace(each, p_holm=next(adjusted)) for each in differences]
+    adjusted = iter(holm([difference.p_value for difference in differences if difference is not None]))
+    return [None if difference is None else replace(difference, p_holm=next(adjusted)) for difference in differences]
 
 
 def loss_permutation(
@@ -130,9 +131,9 @@ def loss_permutation(
 ) -> float:
     """Return the two-sided p-value of the difference of two variants' cross-entropy, permuted by group of rows.
 
-    Both are sums over a row's predictions, averaged over the variant's trials. As both predict the same units, the
-    logarithms of their perplexities differ by the mean of the rows' differences. The observed labelling counts as one
-    permutation.
+    `first` and `second` are sums over a row's units, averaged over the variant's trials. Both variants predict the
+    same units, so the logarithms of their perplexities differ by the mean of the rows' differences. The observed
+    labelling counts as a permutation.
 
     >>> loss_permutation(np.ones(40), np.zeros(40), np.arange(40)) < 0.001
     True

@@ -1,4 +1,4 @@
-"""What trials came to: predictions on the same rows, dev scores and cost."""
+"""The results of trials: predictions on the same rows, dev scores and cost."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SplitName = Literal["test", "dev"]
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """The rows that variants are scored on: a split, its labels, which rows are not in train too, and their groups.
+    """The rows that variants are scored on: a split, its labels, which rows are leak-free, and their groups.
 
-    Rows of one group, such as questions about one sentence, are permuted and resampled together.
+    Rows of a group, such as rows about the same sentence, are permuted and resampled together.
     """
 
     split: str
@@ -48,7 +48,7 @@ class EvaluationSet:
         split = "test" if by == "test" and "test" in task.splits else "dev"
         examples, leaked = task.splits[split], leaked_ids(task, split)
         ids = tuple(example.id for example in examples)
-        leak_free = np.asarray([each not in leaked for each in ids])
+        leak_free = np.asarray([row_id not in leaked for row_id in ids])
         return cls(split, measure, task.all_labels, ids, targets(task, split), leak_free, group_numbers(examples))
 
     @property
@@ -58,18 +58,18 @@ class EvaluationSet:
 
     @property
     def has_leaks(self) -> bool:
-        """Whether some rows, but not all, are in train too."""
+        """Whether some of the rows, but not all, are in train too."""
         return bool(self.leak_free.any() and not self.leak_free.all())
 
     @property
     def group_count(self) -> int:
-        """How many groups the rows form."""
+        """The number of groups of rows."""
         return len(np.unique(self.groups))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run costs alone, reused stages included; FLOPs by the papers' 6ND and counted product by product."""
+    """The cost of a run, with reused stages; FLOPs by the papers' 6ND and as the sum over all matrix products."""
 
     flops: float
     matmul_flops: float
@@ -81,7 +81,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """One trial: for each fine-tuning seed the dev score and the predictions (seeds, rows, ...)."""
+    """The result of a trial: for each fine-tuning seed the dev score and the predictions (seeds, rows, ...)."""
 
     seed: int | None
     finetune_seeds: tuple[int, ...]
@@ -91,7 +91,7 @@ class TrialResult:
 
 
 def read_trial(trial: Trial, rows: EvaluationSet, by: SplitName) -> TrialResult | None:
-    """Return the result of a trial; None if it is not scored yet."""
+    """Return the result of a trial, or None if it is not scored yet."""
     folder = RunFolder(trial.folder) if trial.folder.is_dir() else None
     if folder is None or ("evaluate" if by == "test" else "finetune") not in folder.manifests:
         return None
@@ -109,10 +109,10 @@ def baseline_result(baseline: Baseline) -> TrialResult:
 
 
 def _predictions(trial: Trial, rows: EvaluationSet) -> Answers:
-    found = read_predictions(trial.folder / "evaluate", rows.labels, rows.measure.type)
-    if found.ids != rows.ids or not np.array_equal(found.truth, rows.truth):
+    stored = read_predictions(trial.folder / "evaluate", rows.labels, rows.measure.type)
+    if stored.ids != rows.ids or not np.array_equal(stored.truth, rows.truth):
         raise InputError(f"these are not the {rows.split} rows of the other variants", path=trial.folder)
-    return found.predicted
+    return stored.predicted
 
 
 def _dev_predictions(folder: Path, seeds: tuple[int, ...], kind: str) -> Answers:

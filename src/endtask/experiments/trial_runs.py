@@ -1,4 +1,4 @@
-"""The runs of a comparison: planned, checked before anything is written, prepared once, then trained."""
+"""Plan, check, prepare and train the runs of a comparison."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _FINETUNE_SEEDS = "finetune.seeds"
 
 @dataclass(frozen=True)
 class Plan:
-    """The variants of a comparison, its untrained baselines and tables, and the study with all defaults filled in.
+    """The variants of a comparison, its untrained baselines and tables, and the study.
 
-    Defaults of another machine may differ, so `study` leaves nothing to them.
+    `study` has explicit values instead of defaults, which may differ on another machine.
     """
 
     settings: Settings
@@ -51,38 +51,39 @@ class Plan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every row of the table: variants, then baselines from the simplest on."""
-        own = tuple(variant.name for variant in self.variants if not variant.is_baseline)
-        return (*own, *self.untrained, *(variant.name for variant in self.variants if variant.is_baseline))
+        """Every row of the table: variants, then baselines from the simplest to the most expensive."""
+        names = tuple(variant.name for variant in self.variants if not variant.is_baseline)
+        return (*names, *self.untrained, *(variant.name for variant in self.variants if variant.is_baseline))
 
     def variant(self, name: str) -> Variant:
-        """Return the variant of a name."""
+        """Return the variant with a name."""
         return next(variant for variant in self.variants if variant.name == name)
 
 
 def make_plan(settings: Settings, study: Study, where: str = "study", presets: Presets | None = None) -> Plan:
-    """Return everything that is to be run; `settings.output_dir` is the comparison's folder.
+    """Return the plan of a comparison in the folder `settings.output_dir`.
 
-    `presets` holds the same settings from other presets, for variants that name one.
+    `presets` has the same settings with other presets, for variants with a preset.
     """
     seeds = {"finetune.seeds": study.finetune_seeds} if study.finetune_seeds is not None else {}
     base = with_values(settings, seeds, where)
-    presets = {name: with_values(each, seeds, where) for name, each in (presets or {}).items()}
+    presets = {name: with_values(preset, seeds, where) for name, preset in (presets or {}).items()}
     variants = listed_variants(base, study, where, presets)
     names = [variant.name for variant in variants]
     against = known_name(study.against or names[0], names, where, "against")
-    first = next(variant for variant in variants if variant.name == against)
+    reference = next(variant for variant in variants if variant.name == against)
     pretrain_seeds = study.seeds or (base.pretrain_seed,)
-    baselines = baseline_variants(study, first, pretrain_seeds, Path(settings.output_dir) / VARIANTS, where)
+    baselines = baseline_variants(study, reference, pretrain_seeds, Path(settings.output_dir) / VARIANTS, where)
     untrained = untrained_baselines(study)
-    resolved = _resolved(study, [*untrained, *(each.name for each in baselines)], pretrain_seeds, base, against)
+    baseline_names = [*untrained, *(baseline.name for baseline in baselines)]
+    resolved = _resolved(study, baseline_names, pretrain_seeds, base, against)
     plan = Plan(base, resolved, (*variants, *baselines), untrained, against, {}, presets)
     check_unique(plan.names, where)
     return replace(plan, tables=_tables(study, plan, where) or {"": TableSpec(variants=plan.names, against=against)})
 
 
 def _tables(study: Study, plan: Plan, where: str) -> dict[str, TableSpec]:
-    """Return the study's tables with the variants that `only` leaves; tables without their reference are left out."""
+    """Return the study's tables with the variants of the plan, without tables whose reference is not in it."""
     tables = {}
     for name, table in study.tables.items():
         known = [*plan.names, *(study.variants if study.only is not None else ())]
@@ -104,7 +105,7 @@ def _resolved(
         "finetune_seeds": settings.finetune.seeds,
         "baselines": {name: overrides.get(name, {}) for name in baselines},
         "against": against,
-        "shared_tokenizer": None,  # the settings name it now
+        "shared_tokenizer": None,  # it is in the settings now
     }
     if "checkpoint" in changes["baselines"]:
         changes["checkpoint"] = study.checkpoint or SMALL_PRETRAINED
@@ -113,10 +114,10 @@ def _resolved(
 
 @dataclass
 class TrialRuns:
-    """The runs of all trials in an experiment's folder; every stage is done once and reused by the others.
+    """The runs of all trials in an experiment's folder; equal stages run once and are reused.
 
-    `sources` are other run folders whose stages may be reused. Without `reads_corpus` finished trials can be scored
-    where the corpus is not, but no stage can be done.
+    `sources` are other run folders whose stages may be reused. Without `reads_corpus` no stage can run, but finished
+    trials can be scored on a machine without the corpus.
     """
 
     plan: Plan
@@ -127,26 +128,26 @@ class TrialRuns:
 
     @property
     def trials(self) -> list[Trial]:
-        """Every trial; those of the variant that baselines are made from come first."""
+        """All trials; those of the reference variant, from which baselines are made, come first."""
         variants = sorted(self.plan.variants, key=lambda variant: variant.name != self.plan.against)
         return [trial for variant in variants for trial in variant.trials(self.folder)]
 
     @property
     def task(self) -> Task:
-        """The labelled data, with the auxiliary tasks of all variants: a scored row may be in train of any."""
+        """The labelled data with the auxiliary tasks of all variants: a scored row may be in train of any of them."""
         tasks = [self._first_run(variant).task for variant in self.plan.variants]
-        auxiliary = {f"{name} {each.fingerprint}": each for task in tasks for name, each in task.auxiliary.items()}
+        auxiliary = {f"{name} {task.fingerprint}": task for main in tasks for name, task in main.auxiliary.items()}
         return replace(self._first_run(self.plan.variant(self.plan.against)).task, auxiliary=auxiliary)
 
     def check(self, last: str) -> None:
-        """Raise, before anything is written, what would stop a run: its settings, its data, other rows to score.
+        """Raise errors of settings, data and scored rows that would stop a run, before anything is written.
 
-        Stages after `last` are left to another machine.
+        Another machine may run the stages after `last`.
         """
         names = STAGES[: STAGES.index(last) + 1]
-        first = self._first_run(self.plan.variant(self.plan.against))
-        first.check(trains=uses_device(names, first.settings))
-        first.stage_folders()
+        reference = self._first_run(self.plan.variant(self.plan.against))
+        reference.check(trains=uses_device(names, reference.settings))
+        reference.stage_folders()
         for variant in self.plan.variants:
             run = self._first_run(variant)
             try:
@@ -154,18 +155,18 @@ class TrialRuns:
                 _ = run.corpus
             except InputError as error:
                 raise type(error)(f"variant {variant.name!r}: {error}") from None
-            if _scored_rows(run.task) != _scored_rows(first.task):
+            if _scored_rows(run.task) != _scored_rows(reference.task):
                 message = f"its dev or test rows are not those of {self.plan.against!r}"
                 raise InputError(f"variant {variant.name!r}: {message}")
 
     def check_unchanged(self) -> None:
-        """Raise if data changed since the runs in the folder were made."""
+        """Raise `InputError` if data changed since the runs in the folder were made."""
         for trial in self.trials:
             if trial.folder.exists() and not self._has_other_finetune_seeds(trial):
                 check_unchanged(self._run(trial))
 
     def check_same_task(self) -> None:
-        """Raise if the task changed since the runs in the folder were made; reads no corpus."""
+        """Raise `InputError` if the task changed since the runs in the folder were made, without reading the corpus."""
         for trial in self.trials:
             manifest = read_manifest(trial.folder / "read")
             if manifest and manifest["inputs"]["task"] != self._run(trial).input_digest("task"):
@@ -173,29 +174,29 @@ class TrialRuns:
                 raise InputError("the task changed since this run was made", path=trial.folder, hint=hint)
 
     def prepare(self, until: str) -> None:
-        """Do the stages before training for all trials: equal ones once, and mistakes show early.
+        """Run the stages before training for all trials, so that errors appear early.
 
-        Fine-tuning with other seeds than requested now is set aside, to be done again.
+        Fine-tuning with other seeds moves to `previous` and is repeated.
         """
         last = min(until, LAST_PREPARED, key=STAGES.index)
         for trial in self.trials:
             if trial.folder.exists():
-                self._run(trial).follow_settings(start="finetune" if self._has_other_finetune_seeds(trial) else None)
+                self._run(trial).adopt_settings(start="finetune" if self._has_other_finetune_seeds(trial) else None)
             if trial.variant.tokenizer_from is not None and last != LAST_PREPARED:
-                continue  # the fingerprints of its stages depend on a tokenizer that is not there yet
+                continue  # the fingerprints of its stages depend on a tokenizer that does not exist yet
             self.reuse(trial)
             if not self.is_finished(trial, last):
                 say(f"variant {trial.variant.name}: preparing up to {last}")
-                self._run(trial).go(until=last)
+                self._run(trial).execute(until=last)
 
     def train(self, trial: Trial, until: str) -> None:
-        """Do what is left of a trial in this process."""
+        """Run or resume a trial in this process."""
         self.reuse(trial)
         if not self.is_finished(trial, until):
-            self._run(trial).go(until=until)
+            self._run(trial).execute(until=until)
 
     def reuse(self, trial: Trial) -> None:
-        """Give a trial every stage that another run did with the same settings and data."""
+        """Give a trial every stage that another run finished with the same settings and data."""
         others = [other.folder for other in self.trials if other != trial]
         reuse_stages(self._run(trial), [*others, *self.sources])
 
@@ -213,19 +214,19 @@ class TrialRuns:
         return clash is not None and clash.name == "finetune" and set(clash.changes()) == {_FINETUNE_SEEDS}
 
     def _run(self, trial: Trial) -> Run:
-        made = Run(trial.settings)
-        reuse_data(self._first_run(trial.variant), made)
-        return made
+        run = Run(trial.settings)
+        reuse_data(self._first_run(trial.variant), run)
+        return run
 
     def _first_run(self, variant: Variant) -> Run:
         """Return the variant's first run, whose data its other runs reuse."""
         if variant.name not in self._first:
-            made = Run(variant.trials(self.folder)[0].settings)
+            run = Run(variant.trials(self.folder)[0].settings)
             if not self.reads_corpus:
-                made.corpus = None
+                run.corpus = None
             if variant.name != self.plan.against:
-                reuse_data(self._first_run(self.plan.variant(self.plan.against)), made)
-            self._first[variant.name] = made
+                reuse_data(self._first_run(self.plan.variant(self.plan.against)), run)
+            self._first[variant.name] = run
         return self._first[variant.name]
 
 

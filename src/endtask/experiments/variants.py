@@ -1,4 +1,4 @@
-"""The variants of a study, those listed and those of the grid, and their trials: a run for each pre-training seed."""
+"""The variants of a study, listed or from its grid, and their trials: a run for each pre-training seed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIXED_KEYS = {
     "pretrain.seed": "all variants use the same seeds: give them as `seeds`",
 }
 DEFAULT_VARIANT = "base"
-"""The name of the only variant if a study lists none: the settings as they are, against the baselines."""
+"""The name of the only variant if a study lists none: the unchanged settings, against the baselines."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=,+-]*")
 _LONGEST_NAME = 200
@@ -33,9 +33,9 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True)
 class Variant:
-    """A name, the resolved settings, the pre-training seeds, and what a reader of its row should know.
+    """A variant: its resolved settings, its pre-training seeds, and a note for its row.
 
-    `tokenizer_from` names the variant whose tokenizer this one uses; that variant is packed first. `changes` are the
+    `tokenizer_from` is the variant whose tokenizer this variant uses, which is packed first. `changes` are the
     settings that the study lists for it.
     """
 
@@ -49,9 +49,9 @@ class Variant:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def difference_from(self, settings: Settings) -> dict[str, Any]:
-        """Return the settings in which the variant differs, by dotted key, without another variant's tokenizer."""
-        own, other = (each.model_dump(mode="json", exclude={"output_dir"}) for each in (self.settings, settings))
-        changed = {key: new for key, (_, new) in differences(other, own).items()}
+        """Return the variant's settings that differ, by dotted key, without another variant's tokenizer."""
+        new, old = (tree.model_dump(mode="json", exclude={"output_dir"}) for tree in (self.settings, settings))
+        changed = {key: value for key, (_, value) in differences(old, new).items()}
         if self.tokenizer_from is not None:
             changed.pop("tokenizer.path")
         return changed
@@ -61,7 +61,7 @@ class Variant:
         return tuple(Trial(self, seed, folder / VARIANTS / self.name / f"seed-{seed}") for seed in self.seeds)
 
     def learned_tokenizer(self, folder: Path) -> str | None:
-        """Return a digest of the tokenizer that the variant's runs learned; None if it was given or is not there."""
+        """Return a digest of the tokenizer that the variant's runs learned; None if they learned none yet."""
         if self.settings.model.path is not None or self.settings.tokenizer.path is not None:
             return None
         files = (trial.tokenizer / "tokenizer.json" for trial in self.trials(folder))
@@ -70,7 +70,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of a variant: an ordinary run folder."""
+    """A run of a variant with a pre-training seed, in a run folder."""
 
     variant: Variant
     seed: int
@@ -83,20 +83,20 @@ class Trial:
 
     @property
     def tokenizer(self) -> Path:
-        """The folder of the run's tokenizer, which exists after packing."""
+        """The folder of the run's tokenizer, which the stage pack makes."""
         return self.folder / "pack" / "tokenizer"
 
     @property
     def settings(self) -> Settings:
         """The resolved settings of the run."""
         values: dict[str, Any] = {"output_dir": str(self.folder)}
-        if self.seed != self.variant.settings.pretrain_seed:  # else it may stay unset, as in a run of the same settings
+        if self.seed != self.variant.settings.pretrain_seed:  # may stay unset, as in a run with the same settings
             values["pretrain.seed"] = self.seed
         return with_values(self.variant.settings, values, f"variant {self.variant.name!r}")
 
 
 def check_keys(values: Mapping[str, Any], where: str) -> None:
-    """Raise if the values hold settings in which variants may not differ.
+    """Raise `InputError` for settings in which variants may not differ.
 
     >>> check_keys({"pretrain.seed": 1}, "study.yaml")
     Traceback (most recent call last):
@@ -110,7 +110,7 @@ def check_keys(values: Mapping[str, Any], where: str) -> None:
 
 
 def effective_seeds(settings: Settings, seeds: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the pre-training seeds; without pre-training of its own a variant needs only the first.
+    """Return the pre-training seeds of a variant; only the first if the variant is not pre-trained.
 
     >>> effective_seeds(Settings(), (0, 1))
     (0, 1)
@@ -119,7 +119,7 @@ def effective_seeds(settings: Settings, seeds: tuple[int, ...]) -> tuple[int, ..
 
 
 def only_finetunes_checkpoint(settings: Settings) -> bool:
-    """Return whether a checkpoint is fine-tuned with a new head: only fine-tuning seeds then change anything."""
+    """Return whether a checkpoint is fine-tuned with a new head, so that the pre-training seed has no effect."""
     return settings.skip_pretraining and settings.model.path is not None and settings.finetune.head == "new"
 
 
@@ -139,13 +139,13 @@ def listed_variants(settings: Settings, study: Study, where: str, presets: Prese
             hint = f"letters, digits and . _ = , + - only, at most {_LONGEST_NAME}, because it names a folder too"
             raise InputError("not a name for a variant", path=origin, hint=hint)
         check_keys(spec.values, origin)
-        resolved = with_values(_base_of(spec, settings, presets or {}, origin), spec.values, origin)
+        resolved = with_values(_base_settings(spec, settings, presets or {}, origin), spec.values, origin)
         changes = {"preset": spec.preset, **spec.values} if spec.preset else spec.values
         variants.append(Variant(name, resolved, effective_seeds(resolved, seeds), title=spec.title, changes=changes))
     return variants
 
 
-def _base_of(spec: VariantSpec, settings: Settings, presets: Presets, origin: str) -> Settings:
+def _base_settings(spec: VariantSpec, settings: Settings, presets: Presets, origin: str) -> Settings:
     if spec.preset is None:
         return settings
     if spec.preset not in presets:
@@ -155,45 +155,47 @@ def _base_of(spec: VariantSpec, settings: Settings, presets: Presets, origin: st
 
 
 def _grid(settings: Settings, study: Study, where: str) -> dict[str, VariantSpec]:
-    """Return a variant for each combination, the last axis changing fastest, named after its values."""
+    """Return a variant for each combination, with the last axis changing fastest, named after its values."""
     if not study.grid:
         return {}
-    last = [key.rpartition(".")[2] for key in study.grid]
-    short = {key: name if last.count(name) == 1 else key for key, name in zip(study.grid, last, strict=True)}
-    axes = [_axis(settings, key, short[key], values, where) for key, values in study.grid.items()]
-    found: dict[str, VariantSpec] = {}
+    last_parts = [key.rpartition(".")[2] for key in study.grid]
+    short_names = {
+        key: last if last_parts.count(last) == 1 else key for key, last in zip(study.grid, last_parts, strict=True)
+    }
+    axes = [_axis(settings, key, short_names[key], values, where) for key, values in study.grid.items()]
+    specs: dict[str, VariantSpec] = {}
     for choices in product(*axes):
         name = ",".join(part for part, _ in choices)
-        if name in {*found, *study.variants}:
+        if name in {*specs, *study.variants}:
             message = f"two variants would be named {name!r}"
             raise InputError(message, path=where, key="grid", hint="list them as `variants`")
-        found[name] = VariantSpec(values={key: value for _, values in choices for key, value in values.items()})
-    return found
+        specs[name] = VariantSpec(values={key: value for _, values in choices for key, value in values.items()})
+    return specs
 
 
 def _axis(settings: Settings, key: str, short: str, values: Any, where: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the choices of an axis as (part of the name, settings)."""
     if isinstance(values, Mapping):
-        return [(name, dict(chosen)) for name, chosen in values.items()]
+        return [(name, dict(choice)) for name, choice in values.items()]
     check_keys({key: None}, where)
     return [(f"{short}={_as_name(value)}", {key: value}) for value in checked_values(settings, key, values, where)]
 
 
 def checked_values(settings: Settings, key: str, values: Iterable[Any], where: str) -> tuple[Any, ...]:
-    """Return values of a key as settings give them, so that 1e-3 and 0.001 count as the same; raise if one is wrong."""
-    found: list[Any] = []
+    """Return values of a key as settings parse them, so that 1e-3 equals 0.001. Raise if one is wrong."""
+    parsed: list[Any] = []
     for value in values:
-        read = value_at(with_values(settings, {key: value}, where), key)
-        if isinstance(read, dict):
+        parsed_value = value_at(with_values(settings, {key: value}, where), key)
+        if isinstance(parsed_value, dict):
             raise InputError("a section, not a value", path=where, key=key)
-        if read in found:
+        if parsed_value in parsed:
             raise InputError(f"the value {value!r} is listed twice", path=where, key=key)
-        found.append(read)
-    return tuple(found)
+        parsed.append(parsed_value)
+    return tuple(parsed)
 
 
 def _as_name(value: Any) -> str:
-    """Return a value as part of a name; characters that a folder's name should not hold become a hyphen.
+    """Return a value as part of a folder's name; special characters become a hyphen.
 
     >>> _as_name(0.0003), _as_name(1000.0), _as_name("hf:some/model"), _as_name([0, 1])
     ('0.0003', '1000', 'hf-some-model', '0-1')
@@ -205,7 +207,7 @@ def _as_name(value: Any) -> str:
 
 
 def check_unique(names: Iterable[str], where: str) -> None:
-    """Raise if two names are equal but for case: they name folders, and some disks ignore case."""
+    """Raise `InputError` if two names differ at most in case: they name folders, and some disks ignore case."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.get(name.casefold())
@@ -218,7 +220,7 @@ def check_unique(names: Iterable[str], where: str) -> None:
 
 
 def known_name(name: str, names: Iterable[str], where: str, key: str) -> str:
-    """Return the name; raise if no variant has it."""
+    """Return the name. Raise `InputError` if no variant has it."""
     if name not in names:
         raise InputError(f"no variant is named {name!r}", path=where, key=key, hint=did_you_mean(name, names))
     return name

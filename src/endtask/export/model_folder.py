@@ -1,4 +1,4 @@
-"""The model stage: saves the best seed on dev as a plain Hugging Face folder with a model card."""
+"""Save the model of the best seed on dev as a Hugging Face folder with a model card."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from endtask.task import Task
 from endtask.task.targets import score_scale
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer
 
-_ABOUT_MARKERS = """- The head pools over the entity markers of a text, which no classifier of transformers does:
+_MARKERS_NOTE = """- The head pools over the entity markers of a text, which no classifier of transformers does:
   `AutoModel` loads the encoder only, `endtask.load` the complete model.
 """
-_USE_OF_MARKERS = """import endtask
+_MARKERS_EXAMPLE = """import endtask
 predictions = endtask.load("path/to/this/folder").predict(["a text with its [[ entity markers ]]"])"""
 
 
 def save_model(
     network: Network, task: Task, packed: Path, finetuned: Path, evaluated: Path, settings: Settings, folder: Path
 ) -> dict[str, Any]:
-    """Write config, weights, tokenizer and card of the best seed; returns counts for the manifest."""
+    """Write config, weights, tokenizer and card of the best seed. Return counts for the manifest."""
     results = json.loads((evaluated / RESULTS).read_text(encoding="utf-8"))
     best = best_seed(finetuned, settings, results["summary"]["metric"])
     weights = finetuned / f"seed-{best['seed']}" / BEST_WEIGHTS
@@ -54,11 +54,11 @@ def save_auxiliary_model(
     *,
     seed: int,
 ) -> None:
-    """Write the model of an auxiliary task, whose network has the weights of the saved seed."""
+    """Write the model of an auxiliary task, whose network already has the weights of the saved seed."""
     results = json.loads((evaluated / RESULTS).read_text(encoding="utf-8"))[TASKS][name]
     threshold = results.get("thresholds", {}).get(str(seed), 0.5)
-    own = settings.model_copy(update={"task": settings.tasks[name]})
-    _write(network, task, packed, own, folder, results, seed=seed, threshold=threshold)
+    task_settings = settings.model_copy(update={"task": settings.tasks[name]})
+    _write(network, task, packed, task_settings, folder, results, seed=seed, threshold=threshold)
 
 
 def _write(
@@ -72,7 +72,7 @@ def _write(
     seed: int,
     threshold: float,
 ) -> None:
-    """Write config, weights, tokenizer, card and other facts that prediction needs."""
+    """Write config, weights, tokenizer, card, and the facts that prediction needs."""
     if task.task_type.form == "numbers":
         fold_scale(network.heads[TASK], *score_scale(task))
     save_classifier(network, folder)
@@ -90,7 +90,7 @@ def _write(
 
 
 def fold_scale(head: nn.Module, mean: float, deviation: float) -> None:
-    """Rescale the last layer of a head that learned standardized scores to the task's own scale.
+    """Rescale the last layer of a head from standardized scores to the task's scale.
 
     >>> layer = nn.Linear(1, 1)
     >>> before = layer(torch.ones(1))
@@ -132,8 +132,8 @@ def model_card(
     facts: dict[str, Any] | None = None,
     reads_markers: bool = False,
 ) -> str:
-    """Return a short model card: what the model predicts, its scores, how to load it."""
-    about = task_types.get(task_type)
+    """Return a short model card: what the model predicts, its scores, and how to load it."""
+    predicts = task_types.get(task_type)
     summary = results["summary"]
     sources = ", ".join(_code(source.name or source.path) for source in settings.corpus.sources) or "no corpus"
     start = "random weights" if settings.model.path is None else _code(settings.model.path)
@@ -148,44 +148,44 @@ def model_card(
         weights = "The weights are those of pre-training; there was no fine-tuning."
     return f"""---
 library_name: transformers
-pipeline_tag: {about.card_pipeline}
+pipeline_tag: {predicts.card_pipeline}
 ---
 # {_plain(Path(settings.task.path).name or settings.task.path)}
 
-{about.card_title} trained from {start} with endtask on the task {_code(settings.task.path)} and text retrieved
+{predicts.card_title} trained from {start} with endtask on the task {_code(settings.task.path)} and text retrieved
 from: {sources}.
 
-{_about_labels(about, labels, facts or {})}
+{_labels_line(predicts, labels, facts or {})}
 - {summary["metric"]} on {results["split"]} ({results["rows"]} rows), mean and standard deviation over
   {len(results["seeds"])} fine-tuning {"seed" if len(results["seeds"]) == 1 else "seeds"}: {scores}
 - the same on the {results["leak_free_rows"]} rows whose text is not in train: {leak_free}
-{_about_test_sets(results)}- {weights}
-- {_about_length(settings)}
-{_ABOUT_MARKERS if reads_markers else ""}
+{_test_set_lines(results)}- {weights}
+- {_length_line(settings)}
+{_MARKERS_NOTE if reads_markers else ""}
 ```python
-{_USE_OF_MARKERS if reads_markers else f"from transformers import pipeline{chr(10)}{about.card_call}"}
+{_MARKERS_EXAMPLE if reads_markers else f"from transformers import pipeline{chr(10)}{predicts.card_call}"}
 ```
 """
 
 
-def _about_labels(task_type: Any, labels: tuple[str, ...], facts: dict[str, Any]) -> str:
+def _labels_line(task_type: Any, labels: tuple[str, ...], facts: dict[str, Any]) -> str:
     if task_type.form == "numbers":
         return "- It predicts a number on the scale of the training data."
     named = f"- {'Tags' if task_type.per_token else 'Labels'}: {', '.join(map(_code, labels))}"
     return f"{named}; predicted from a probability of {facts['threshold']:g}" if "threshold" in facts else named
 
 
-def _about_test_sets(results: dict[str, Any]) -> str:
-    """Return a line for each of several test sets, and their mean."""
+def _test_set_lines(results: dict[str, Any]) -> str:
+    """Return a line for each of several test sets, and one for their mean."""
     sets = results.get("test_sets", {})
-    lines = [f"- {_code(name)} ({found['rows']} rows): {100 * found['mean']:.1f}" for name, found in sets.items()]
-    return "".join(f"{line}\n" for line in lines) + (
-        f"- mean of the test sets: {100 * results['mean_of_test_sets']:.1f}\n" if sets else ""
-    )
+    lines = [f"- {_code(name)} ({scores['rows']} rows): {100 * scores['mean']:.1f}" for name, scores in sets.items()]
+    if sets:
+        lines.append(f"- mean of the test sets: {100 * results['mean_of_test_sets']:.1f}")
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _about_length(settings: Settings) -> str:
-    """Describe how the model handles long texts."""
+def _length_line(settings: Settings) -> str:
+    """Return how the model handles long texts."""
     length, stride = settings.finetune.max_length, settings.finetune.window_stride
     if stride is None:
         return f"Texts are truncated to {length} tokens."

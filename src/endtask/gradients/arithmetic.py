@@ -1,4 +1,4 @@
-"""Products, sums and norms of gradients given as rows."""
+"""Products, sums and norms of gradients that are stored as rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 
 from endtask.gradients.rows import AnyRows, Block, LinearRows, LookupRows, Rows, Uses
 
-_MOST_NUMBERS = 1 << 26  # held at once
+_MOST_NUMBERS = 1 << 26  # in memory at a time
 
 
 def pair_products(first: Rows, second: Rows) -> Tensor:
     """Return the inner products of all pairs of rows: (..., R) and (..., R') -> (..., R, R').
 
-    <l r^T, l' r'^T> = (l . l') (r . r'), so no matrix is ever built. Rows may be tables with one entry per owner.
+    <l r^T, l' r'^T> = (l . l') (r . r'), so no matrix is built. Rows may be tables with an entry per owner.
 
     >>> owners = torch.tensor([0])
     >>> rows = LinearRows(left=torch.tensor([[1.0, 2.0]]), right=torch.tensor([[3.0]]), owners=owners)
@@ -58,8 +58,8 @@ def sums_by_owner(values: Tensor, owners: Tensor, count: int) -> Tensor:
 
 
 def _bounds(owners: Tensor, count: int) -> Tensor:
-    """Return where the rows of each owner begin, and where the last end: (R,), sorted -> (count + 1,)."""
-    # Without a synchronization for the number of owners, which bincount needs.
+    """Return the offsets of each owner's rows: (R,), sorted -> (count + 1,)."""
+    # bincount would synchronize the device to find the number of owners.
     return torch.searchsorted(owners, torch.arange(count + 1, device=owners.device))
 
 
@@ -77,13 +77,13 @@ def matrices(uses: Uses, count: int, block: Block, most: int | None = None) -> T
 
 def _add_lookups(total: Tensor, rows: Rows) -> None:
     """Add looked-up rows to matrices inplace: (count, height, width), in a fixed order, unlike index_put_."""
-    indices, of_each = torch.unique(rows.owners * total.shape[1] + tokens_of(rows), return_inverse=True)
-    order = torch.argsort(of_each, stable=True)
-    total.view(-1, total.shape[2])[indices] += sums_by_owner(rows.right[order], of_each[order], len(indices))
+    indices, inverse = torch.unique(rows.owners * total.shape[1] + tokens_of(rows), return_inverse=True)
+    order = torch.argsort(inverse, stable=True)
+    total.view(-1, total.shape[2])[indices] += sums_by_owner(rows.right[order], inverse[order], len(indices))
 
 
 def squared_norms(uses: Uses, count: int, block: Block, most: int | None = None) -> Tensor:
-    """Return the squared norm of every owner's gradient, from pairs of its rows or from its matrix: -> (count,).
+    """Return the squared norm of every owner's gradient, from pairs of its rows or from its matrix: (count,).
 
     `most` is the largest number of rows of one kind per owner; without it the device is synchronized.
     """
@@ -92,7 +92,7 @@ def squared_norms(uses: Uses, count: int, block: Block, most: int | None = None)
     if linear and max(widths) * (block.height + block.width) > block.size:
         parts = by_owners(uses, count, block.size)
         return torch.cat([matrices(part, size, block, most).square().sum((1, 2)) for size, part in parts])
-    # Each kind is padded to its own maximum: rows of predicted tokens are as long as the vocabulary, others are not.
+    # Each kind is padded to its own maximum, since only the rows of predicted tokens are as long as the vocabulary.
     lefts = [block.height if isinstance(rows, LinearRows) else 1 for rows in uses]
     numbers = sum(width * (left + block.width + width) for left, width in zip(lefts, widths, strict=True))
     parts = by_owners(uses, count, max(1, numbers))
@@ -125,7 +125,7 @@ def by_owners(uses: Uses, count: int, numbers_each: int) -> Iterator[tuple[int, 
     """Yield rows in groups of neighbouring owners, numbered from 0 in each, to limit memory."""
     step = max(1, _MOST_NUMBERS // numbers_each)
     if count <= step:
-        yield count, uses  # no synchronization needed
+        yield count, uses  # without synchronization
         return
     for first in range(0, count, step):
         size = min(step, count - first)
@@ -148,58 +148,64 @@ class _TokenGroup:
 
 
 class LookupProducts:
-    """Stored rows of looked-up vectors by token, so that each row of a candidate's matrix is read once."""
+    """Stored rows of looked-up vectors, grouped by token to read each row of a candidate's matrix once."""
 
     def __init__(self, stored: Rows, layer: str) -> None:
         self.stored = stored
-        self._distinct, of_each, counts = torch.unique(tokens_of(stored), return_inverse=True, return_counts=True)
+        self._distinct, inverse, counts = torch.unique(tokens_of(stored), return_inverse=True, return_counts=True)
         self._block = Block(layer, len(self._distinct), stored.right.shape[1])
-        self._groups, self._indices = _rows_by_token(of_each, counts)
+        self._groups, self._indices = _rows_by_token(inverse, counts)
         self._most = max(self._block.size, sum(group.rows.numel() for group in self._groups))
 
     def products(self, uses: Uses, count: int) -> Tensor:
         """Return the products of candidates with every single row: (count, R)."""
         if not len(self.stored.owners):
             return uses[0].right.new_zeros((count, 0))
-        few = tuple(_at(rows, self._distinct) for rows in uses)
-        parts = by_owners(few, count, self._most)
-        return torch.cat([self._of(matrices(part, size, self._block)) for size, part in parts])
+        reduced = tuple(_reduce_vocabulary(rows, self._distinct) for rows in uses)
+        parts = by_owners(reduced, count, self._most)
+        return torch.cat([self._products(matrices(part, size, self._block)) for size, part in parts])
 
-    def _of(self, candidates: Tensor) -> Tensor:
+    def _products(self, candidates: Tensor) -> Tensor:
         """(C, distinct, width) -> (C, R)"""
-        right, found = self.stored.right, []  # (R, width)
+        right, products = self.stored.right, []  # (R, width)
         for group in self._groups:
-            lines = candidates[:, group.tokens].transpose(0, 1)  # (T, C, width)
-            found.append((lines @ right[group.rows].mT).transpose(0, 1).flatten(1))  # (T, C, most) -> (C, T * most)
-        return torch.cat(found, dim=1)[:, self._indices]
+            vectors = candidates[:, group.tokens].transpose(0, 1)  # (T, C, width)
+            products.append(
+                (vectors @ right[group.rows].mT).transpose(0, 1).flatten(1)
+            )  # (T, C, most) -> (C, T * most)
+        return torch.cat(products, dim=1)[:, self._indices]
 
 
-def _rows_by_token(of_each: Tensor, counts: Tensor) -> tuple[list[_TokenGroup], Tensor]:
-    """Group rows by token, and tokens by their number of rows in powers of two; also returns each row's index: (R,)."""
-    order = torch.argsort(of_each, stable=True)
+def _rows_by_token(row_tokens: Tensor, counts: Tensor) -> tuple[list[_TokenGroup], Tensor]:
+    """Group rows by token, and tokens by their number of rows in powers of two.
+
+    `row_tokens` has the token of each row, as an index among the distinct tokens. Return the groups, and each row's
+    index in the concatenated groups: (R,).
+    """
+    order = torch.argsort(row_tokens, stable=True)
     starts = counts.cumsum(0) - counts
-    slots = torch.empty_like(of_each)
-    slots[order] = torch.arange(len(order), device=order.device) - starts[of_each[order]]
+    slots = torch.empty_like(row_tokens)
+    slots[order] = torch.arange(len(order), device=order.device) - starts[row_tokens[order]]
     exponents = torch.ceil(torch.log2(counts.double())).long()  # a token with 5 rows is padded to 2 ** 3
-    indices, groups, before = torch.empty_like(of_each), [], 0
+    indices, groups, offset = torch.empty_like(row_tokens), [], 0
     for exponent in torch.unique(exponents).tolist():
         tokens = torch.nonzero(exponents == exponent).squeeze(1)
-        rows = torch.nonzero(exponents[of_each] == exponent).squeeze(1)
-        lines = torch.searchsorted(tokens, of_each[rows])
+        rows = torch.nonzero(exponents[row_tokens] == exponent).squeeze(1)
+        in_group = torch.searchsorted(tokens, row_tokens[rows])
         table = rows.new_zeros((len(tokens), 2**exponent))
-        table[lines, slots[rows]] = rows
-        indices[rows] = before + lines * 2**exponent + slots[rows]
+        table[in_group, slots[rows]] = rows
+        indices[rows] = offset + in_group * 2**exponent + slots[rows]
         groups.append(_TokenGroup(tokens, table))
-        before += table.numel()
+        offset += table.numel()
     return groups, indices
 
 
-def _at(rows: Rows, distinct: Tensor) -> Rows:
-    """Return the rows for a vocabulary of these tokens alone."""
+def _reduce_vocabulary(rows: Rows, distinct: Tensor) -> Rows:
+    """Return the rows for a vocabulary of the distinct tokens only."""
     if isinstance(rows, LinearRows):
         return replace(rows, left=rows.left[:, distinct])
     assert isinstance(rows, LookupRows)
     indices = torch.searchsorted(distinct, rows.tokens).clamp(max=len(distinct) - 1)
-    # Other tokens add zeros to some row: dropping them would synchronize the device.
+    # Other tokens add zeros to a row, since dropping them would synchronize the device.
     is_known = (distinct[indices] == rows.tokens).to(rows.right.dtype)
     return replace(rows, tokens=indices, right=rows.right * is_known[:, None])

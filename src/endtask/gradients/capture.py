@@ -1,7 +1,7 @@
 """Capture inputs and outputs of chosen weights in a forward pass; autograd starts at the first of them.
 
-Every product with a weight passes torch's function `linear` and every reading of word vectors passes `embedding`,
-whatever module or part of a weight it belongs to; so these two are watched, and the models need no hooks.
+All products with a weight call torch's function `linear` and all lookups of word vectors call `embedding`, in any
+module and for any part of a weight. Capturing these two functions needs no hooks in the models.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class Use:
     inputs: Tensor  # (..., width), or token ids (...)
     output: Tensor  # (..., height), or vectors (..., width); part of the autograd graph
     in_head: bool
-    padding: int | None = None  # the token whose vector is never trained
+    padding: int | None = None  # the token whose vector is not trained
 
     @property
     def is_lookup(self) -> bool:
-        """Whether word vectors were looked up, not multiplied."""
+        """Whether the use looks up word vectors instead of multiplying."""
         return not self.inputs.is_floating_point()
 
 
 class Capture(TorchFunctionMode):
-    """While active, `uses` collects every use of the given weights.
+    """Collects every use of some weights in `uses` while active.
 
-    With all weights frozen, the output of a first use becomes the start of the autograd graph: what lies below runs
-    as under `no_grad`, and the backward pass computes nothing but gradients of outputs above.
+    With all weights frozen, the output of the first use starts the autograd graph: layers below run as under
+    `no_grad`, and the backward pass computes gradients of later outputs only.
     """
 
     def __init__(self, weights: Mapping[str, nn.Parameter]) -> None:
@@ -63,18 +63,17 @@ class Capture(TorchFunctionMode):
         out = func(*args, **(kwargs or {}))
         if func is not functional.linear and func is not functional.embedding:
             return out
-        # Both take input and weight first.
-        given = {**dict(zip(("input", "weight"), args, strict=False)), **(kwargs or {})}
-        block = self._block(given["weight"])
+        arguments = {**dict(zip(("input", "weight"), args, strict=False)), **(kwargs or {})}
+        block = self._block(arguments["weight"])
         if block is None:
             return out
         if not out.requires_grad:
             out = out.detach().requires_grad_(True)
-        self.uses.append(Use(block, given["input"].detach(), out, self.in_head, given.get("padding_idx")))
+        self.uses.append(Use(block, arguments["input"].detach(), out, self.in_head, arguments.get("padding_idx")))
         return out
 
     def _block(self, weight: Tensor) -> Block | None:
-        """Return the chosen weight that shares memory with this one, or with some of its rows; None without one."""
+        """Return the chosen weight, or the part of its rows, that shares memory with this weight, or None."""
         for layer, full, start in self._weights:
             offset = weight.data_ptr() - start
             if 0 <= offset < full.nbytes:
@@ -88,36 +87,36 @@ class Capture(TorchFunctionMode):
 @contextmanager
 def frozen(network: nn.Module) -> Iterator[None]:
     """Disable dropout and the gradients of weights inside; restores both afterwards."""
-    active = [module for module in network.modules() if module.training]
-    wanted = [weight for weight in network.parameters() if weight.requires_grad]
+    training = [module for module in network.modules() if module.training]
+    trainable = [weight for weight in network.parameters() if weight.requires_grad]
     try:
-        for module in active:
+        for module in training:
             module.training = False
-        for weight in wanted:
+        for weight in trainable:
             weight.requires_grad_(False)
         with torch.enable_grad():
             yield
     finally:
-        for weight in wanted:
+        for weight in trainable:
             weight.requires_grad_(True)
-        for module in active:
+        for module in training:
             module.training = True
 
 
-def rows_of(use: Use, slope: Tensor, batch: TextBatch) -> Rows:
-    """Return the rows of a use, from the gradient at its output, without zero rows."""
+def rows_of(use: Use, grad_output: Tensor, batch: TextBatch) -> Rows:
+    """Return the nonzero rows of a use from the gradient of its output."""
     owners = _owners(use, batch)
     inputs = use.inputs
     if use.output.dim() == 3:  # a padded table (S, T, ...), or all tokens as one text (1, N, ...)
-        inputs, slope = from_table(inputs, batch), from_table(slope, batch)
-    wanted = slope.any(dim=1)
+        inputs, grad_output = from_table(inputs, batch), from_table(grad_output, batch)
+    nonzero = grad_output.any(dim=1)
     if use.is_lookup and use.padding is not None:
-        wanted &= inputs != use.padding
-    where = wanted.nonzero().squeeze(1)
-    gradients = wide(slope[where])
+        nonzero &= inputs != use.padding
+    indices = nonzero.nonzero().squeeze(1)
+    gradients = wide(grad_output[indices])
     if use.is_lookup:
-        return LookupRows(tokens=inputs[where], right=gradients, owners=owners[where])
-    return LinearRows(left=gradients, right=wide(inputs[where]), owners=owners[where])
+        return LookupRows(tokens=inputs[indices], right=gradients, owners=owners[indices])
+    return LinearRows(left=gradients, right=wide(inputs[indices]), owners=owners[indices])
 
 
 def _owners(use: Use, batch: TextBatch) -> Tensor:
@@ -131,20 +130,20 @@ def _owners(use: Use, batch: TextBatch) -> Tensor:
 
 
 def wide(values: Tensor) -> Tensor:
-    """Return the values in float32, or float64 where they are."""
+    """Return the values in float32, or in float64 if they are."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 DEPTHS = {"quarter": 0.25, "half": 0.5, "three_quarters": 0.75, "last": 1.0}
-"""Names for the attention output projection of a layer, by the layer's depth; of 12 layers the 3rd, 6th, 9th, 12th."""
+"""Names of attention output projections by the depth of the layer; of 12 layers the 3rd, 6th, 9th and 12th."""
 EMBEDDING = "embedding"
 
 
 def choose_weights(network: Network, layers: Sequence[str]) -> dict[str, nn.Parameter]:
-    """Return the weights that the names stand for, by their module's path in the encoder, in the encoder's order.
+    """Return the weights that the names select, by their module's path in the encoder, in the encoder's order.
 
-    A name is `last`, `three_quarters`, `half`, `quarter` (the attention output projection at that depth, as the ISS
-    authors use), `embedding` (the word vectors), or the path of a Linear module, `*` standing for anything.
+    A name is `last`, `three_quarters`, `half`, `quarter` (the attention output projection at that depth, as in ISS),
+    `embedding` (the word vectors), or the path of a Linear module, with `*` as wildcard.
     """
     if isinstance(layers, str) or not layers:
         raise InputError("give a list of at least one layer", key="layers", hint="such as [last]")

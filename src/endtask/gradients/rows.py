@@ -19,7 +19,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Block:
-    """A weight, or those of its rows that are multiplied on their own, as queries, keys and values may be.
+    """A weight, or the part of its rows in a product of its own, such as that of queries, keys or values.
 
     >>> str(Block("layers.1.attn.Wqkv", 16, 16, first=16, whole=48))
     'layers.1.attn.Wqkv[16:32]'
@@ -71,27 +71,27 @@ class LinearRows(Rows):
 
 @dataclass(frozen=True, kw_only=True)
 class LookupRows(Rows):
-    """Rows of word vectors looked up: a one-hot vector of the token times the gradient at its vector, `right`."""
+    """Rows of looked-up word vectors: the one-hot vector of the token times the gradient at its vector, `right`."""
 
     tokens: Tensor  # (R,) int64
 
 
 AnyRows = TypeVar("AnyRows", bound=Rows)
 Uses = tuple[Rows, ...]
-"""All rows of one block; the word vectors are used twice where masked tokens are predicted with them."""
+"""The rows of a block, one item per kind; word vectors have two kinds if the masked-LM head shares them."""
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """The gradients of `count` texts, or of units of texts, for every block."""
+    """The gradients of `count` texts or units of texts for every block."""
 
     count: int
     blocks: dict[Block, Uses]
     most_rows: int | None = None
-    """The largest number of rows of one kind per text and block; None where only the device knows."""
+    """The largest number of rows of one kind per text and block; None if that would synchronize the device."""
 
     def merged(self, units: Tensor, shares: Tensor, count: int) -> Gradients:
-        """Sums over texts: text i adds `shares[i]` times its gradient to unit `units[i]`.
+        """Return sums over texts: text i adds `shares[i]` times its gradient to unit `units[i]`.
 
         >>> block = Block("W", 1, 1)
         >>> rows = LinearRows(left=torch.ones(2, 1), right=torch.tensor([[3.0], [5.0]]), owners=torch.tensor([0, 1]))
@@ -99,12 +99,12 @@ class Gradients:
         >>> both.blocks[block][0].right.tolist()
         [[1.5], [2.5]]
         """
-        blocks = {block: tuple(_shared(rows, units, shares) for rows in uses) for block, uses in self.blocks.items()}
+        blocks = {block: tuple(_weighted(rows, units, shares) for rows in uses) for block, uses in self.blocks.items()}
         return Gradients(count, blocks)
 
 
 def average(readings: Sequence[Gradients]) -> Gradients:
-    """Return the mean gradients of the same texts read several times, such as under several masks.
+    """Return the mean gradients of several readings of the same texts, such as under several masks.
 
     >>> block, owners = Block("W", 1, 1), torch.tensor([0])
     >>> first, second = (LinearRows(left=torch.ones(1, 1), right=torch.tensor([[x]]), owners=owners) for x in (2., 4.))
@@ -119,24 +119,24 @@ def average(readings: Sequence[Gradients]) -> Gradients:
     for block in first.blocks:
         uses = by_kind([rows for reading in readings for rows in reading.blocks[block]])
         blocks[block] = tuple(replace(rows, right=rows.right * share) for rows in uses)
-    known = [reading.most_rows for reading in readings if reading.most_rows is not None]
-    return Gradients(first.count, blocks, sum(known) if len(known) == len(readings) else None)
+    most_rows = [reading.most_rows for reading in readings if reading.most_rows is not None]
+    return Gradients(first.count, blocks, sum(most_rows) if len(most_rows) == len(readings) else None)
 
 
 def by_kind(uses: Sequence[Rows]) -> Uses:
     """Return the rows of each kind, concatenated."""
     kinds = dict.fromkeys(type(rows) for rows in uses)
-    return tuple(_joined([rows for rows in uses if type(rows) is kind]) for kind in kinds)
+    return tuple(_concatenated([rows for rows in uses if type(rows) is kind]) for kind in kinds)
 
 
-def _joined(parts: Sequence[AnyRows]) -> AnyRows:
+def _concatenated(parts: Sequence[AnyRows]) -> AnyRows:
     if len(parts) == 1:
         return parts[0]
     values = {name: torch.cat([vars(part)[name] for part in parts]) for name in vars(parts[0])}
     return replace(parts[0], **values).in_order()
 
 
-def _shared(rows: AnyRows, units: Tensor, shares: Tensor) -> AnyRows:
+def _weighted(rows: AnyRows, units: Tensor, shares: Tensor) -> AnyRows:
     right = rows.right * shares.to(rows.right.dtype)[rows.owners, None]
     return replace(rows, right=right, owners=units[rows.owners]).in_order()
 
@@ -145,7 +145,7 @@ def _shared(rows: AnyRows, units: Tensor, shares: Tensor) -> AnyRows:
 class Units:
     """The unit of each text; a unit's gradient is the mean over its texts."""
 
-    numbers: NDArray[np.int64]  # (texts,), the unit of each
+    numbers: NDArray[np.int64]  # (texts,), the unit of each text
     count: int
 
     @classmethod
@@ -170,7 +170,7 @@ class Units:
     def merge(
         self, gradients: Gradients, texts: NDArray[np.int64] | None = None
     ) -> tuple[Gradients, NDArray[np.int64]]:
-        """Return what some texts add to their units, and those units; `texts` are the indices of the texts."""
+        """Return the sums of some texts' gradients by unit, and the numbers of those units; `texts` are indices."""
         texts = np.arange(gradients.count) if texts is None else texts
         if len(texts) != gradients.count:
             raise ValueError(f"{len(texts)} indices for the gradients of {gradients.count} texts")

@@ -1,4 +1,4 @@
-"""Score many batches that a thread prepares, and calibrate scores to a common scale for all targets."""
+"""Score many batches that a thread prepares, and calibrate the scores of all targets to a common scale."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from endtask.encoders.device_context import DeviceContext
 _BATCHES_AHEAD = 4
 
 
-class Pinned(Protocol):
-    """What can be copied to pinned memory: a batch, or several."""
+class Pinnable(Protocol):
+    """A batch, or several, with a copy in pinned memory."""
 
     def pin(self) -> Self: ...
 
 
-Ready = TypeVar("Ready", bound=Pinned)
+AnyBatch = TypeVar("AnyBatch", bound=Pinnable)
 
 
 def score_batches(
-    batches: Iterable[Ready], score: Callable[[Ready], Tensor], context: DeviceContext
+    batches: Iterable[AnyBatch], score: Callable[[AnyBatch], Tensor], context: DeviceContext
 ) -> Iterator[Tensor]:
-    """Yield `score` of each batch, in order, on the CPU; the next batch is queued before a GPU is synchronized.
+    """Yield the scores of each batch in order, on the CPU; queues the next batch before it waits for a GPU.
 
     >>> context = DeviceContext(torch.device("cpu"))
     >>> list(score_batches(iter(["a", "bc"]), lambda batch: torch.tensor([len(batch)]), context))
     [tensor([1]), tensor([2])]
     """
-    before: _AsyncCopy | None = None
+    previous: _AsyncCopy | None = None
     for batch in prefetch(batches, context):
-        now = _AsyncCopy(score(batch))
-        if before is not None:
-            yield before.wait()
-        before = now
-    if before is not None:
-        yield before.wait()
+        current = _AsyncCopy(score(batch))
+        if previous is not None:
+            yield previous.wait()
+        previous = current
+    if previous is not None:
+        yield previous.wait()
 
 
-def prefetch(batches: Iterable[Ready], context: DeviceContext) -> Iterator[Ready]:
-    """Yield the batches, prepared by a thread, in pinned memory for a GPU."""
+def prefetch(batches: Iterable[AnyBatch], context: DeviceContext) -> Iterator[AnyBatch]:
+    """Yield the batches that a thread prepares, in pinned memory for a GPU."""
     source = iter(batches)
 
-    def make() -> Ready | None:
+    def prepare() -> AnyBatch | None:
         batch = next(source, None)
         return batch.pin() if batch is not None and context.pins_memory else batch
 
     pool = ThreadPoolExecutor(1, thread_name_prefix="candidates")
     try:
-        waiting: deque[Future[Ready | None]] = deque(pool.submit(make) for _ in range(_BATCHES_AHEAD))
-        while (batch := waiting.popleft().result()) is not None:
-            waiting.append(pool.submit(make))
+        futures: deque[Future[AnyBatch | None]] = deque(pool.submit(prepare) for _ in range(_BATCHES_AHEAD))
+        while (batch := futures.popleft().result()) is not None:
+            futures.append(pool.submit(prepare))
             yield batch
     finally:
         pool.shutdown(cancel_futures=True)
@@ -77,10 +77,10 @@ def like_lengths(lengths: NDArray[np.int64], most_tokens: int) -> Iterator[NDArr
 
 @dataclass(frozen=True)
 class Calibration:
-    """Mean and deviation of each column's scores over a draw of the candidates.
+    """Mean and standard deviation of each column's scores over a sample of the candidates.
 
-    Losses differ in the size of their gradients, and folds in their models; in standard deviations from its mean,
-    every target has the same influence.
+    Losses differ in the size of their gradients, and folds in their models. Standardised, every target has the same
+    influence.
 
     >>> scores = torch.tensor([[1.0, 10.0], [3.0, 30.0]])
     >>> Calibration.of(scores).apply(scores).tolist()
@@ -92,19 +92,19 @@ class Calibration:
 
     @classmethod
     def of(cls, scores: Tensor) -> Calibration:
-        """Return the calibration by the scores of some units: (units, columns)."""
+        """Return the calibration from a sample of scores: (candidates, columns)."""
         wide = scores.double()
         deviation = wide.std(dim=0, correction=0)
         return cls(wide.mean(0).float().cpu().numpy(), deviation.float().cpu().numpy())
 
     def apply(self, scores: Tensor) -> Tensor:
-        """Return the scores in standard deviations from the mean; 0 in a column of equal scores."""
-        mean, deviation = (torch.from_numpy(part).to(scores.device) for part in (self.mean, self.deviation))
+        """Return the scores in standard deviations from the mean, 0 in a column of equal scores."""
+        mean, deviation = (torch.from_numpy(values).to(scores.device) for values in (self.mean, self.deviation))
         return torch.where(deviation > 0, (scores - mean) / deviation, 0)
 
 
 class _AsyncCopy:
-    """A tensor that is being copied to the CPU."""
+    """An asynchronous copy of a tensor to the CPU."""
 
     def __init__(self, values: Tensor) -> None:
         self._event: torch.cuda.Event | None = None

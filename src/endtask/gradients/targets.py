@@ -1,6 +1,6 @@
-"""The gradients of targets, stored as rows or as matrices, and the products of candidates with them.
+"""The gradients of targets, stored as rows or as matrices, and their products with candidates.
 
-A plan chooses, from samples, how the gradients of each weight are stored; docs/concepts/gradients.md has the costs.
+A plan selects from samples how the gradients of each weight are stored; docs/concepts/gradients.md has the costs.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from endtask.gradients.arithmetic import (
 from endtask.gradients.rows import Block, Gradients, LinearRows, LookupRows, Rows, Units, Uses, by_kind
 
 Measure = Literal["dot", "cosine"]
-_MOST_PAIRS = 1 << 24  # held at once
+_MOST_PAIRS = 1 << 24  # in memory at a time
 
 
 class Targets:
-    """Units of targets, to which batches are added in any order, and against which candidates are scored."""
+    """Units of targets that score candidates; batches of targets are added in any order."""
 
     def __init__(self, plan: Plan, units: Units) -> None:
         self.plan, self.units = plan, units
-        self._stored = {block: _empty(chosen, units.count) for block, chosen in plan.blocks.items()}
+        self._stored = {block: _empty(block_plan, units.count) for block, block_plan in plan.blocks.items()}
         self._added = np.zeros(len(units.numbers), dtype=bool)
-        self._inverse: Tensor | None = None  # 1 / length of every unit's gradient
+        self._inverse: Tensor | None = None  # 1 / norm of every unit's gradient
 
     def add(self, gradients: Gradients, texts: NDArray[np.int64] | None = None) -> None:
-        """Add the gradients of some targets, each once; `texts` are their indices among all, by default the first."""
+        """Add the gradients of some targets, each once; `texts` are their indices, by default from 0."""
         texts = np.arange(gradients.count) if texts is None else texts
         self._check_indices(texts)
         merged, numbers = self.units.merge(gradients, texts)
@@ -50,8 +50,8 @@ class Targets:
     def scores(self, candidates: Gradients, measure: Measure = "dot") -> Tensor:
         """Return the score of every candidate against every unit, over all chosen layers: (candidates, units).
 
-        The product says how much a small step down the candidate's slope lowers the unit's loss; the cosine is the
-        product over both lengths, 0 where a gradient has none.
+        The inner product is the decrease of the unit's loss per unit of learning rate, after a gradient step on the
+        candidate; the cosine is the product divided by both norms, 0 for a gradient of zero.
         """
         missing = np.flatnonzero(~self._added)
         if len(missing):
@@ -66,27 +66,27 @@ class Targets:
 
     @property
     def bytes_per_target(self) -> float:
-        """The bytes of a target, over all layers."""
+        """The bytes per target, over all layers."""
         return sum(stored.bytes for stored in self._stored.values()) / max(1, len(self.units.numbers))
 
     def _check_indices(self, texts: NDArray[np.int64]) -> None:
         if len(texts) and not 0 <= texts.min() <= texts.max() < len(self._added):
             raise ValueError(f"indices {texts.min()} to {texts.max()}, but there are {len(self._added)} targets")
-        again = texts[self._added[texts]]
-        if len(again):
-            raise ValueError(f"target {again[0]} was added before; give the indices of every later batch as `texts`")
+        repeated = texts[self._added[texts]]
+        if len(repeated):
+            raise ValueError(f"target {repeated[0]} was added before; give the indices of every later batch as `texts`")
         if len(np.unique(texts)) < len(texts):
             raise ValueError("a target is named twice in `texts`")
 
     def _inverse_lengths(self, candidates: Gradients) -> Tensor:
         """Return 1 / (norm of the candidate x norm of the unit): (candidates, units)."""
         if self._inverse is None:
-            self._inverse = _inverse_roots([stored.squared_norms() for stored in self._stored.values()])
-        own = [
+            self._inverse = _inverse_norms([stored.squared_norms() for stored in self._stored.values()])
+        squares = [
             squared_norms(candidates.blocks[block], candidates.count, block, candidates.most_rows)
             for block in self._stored
         ]
-        return _inverse_roots(own)[:, None] * self._inverse
+        return _inverse_norms(squares)[:, None] * self._inverse
 
 
 def products(
@@ -122,41 +122,41 @@ class _StoredRows:
         self._lookups: LookupProducts | None = None
 
     def add(self, uses: Uses, units: Tensor) -> None:
-        """Add rows whose owner i is unit `units[i]`; a unit's gradient is the sum of all that was added to it."""
+        """Add rows to units, of owner i to unit `units[i]`; a unit's gradient is the sum of its rows."""
         self._parts.append(tuple(replace(rows, owners=units[rows.owners]) for rows in uses))
 
     def products(self, uses: Uses, count: int) -> Tensor:
         """Return inner products with the gradients of `count` candidates: (count, units)."""
         total = uses[0].right.new_zeros((count, self._units))
-        for rows in self._joined():
-            multiply = self._by_lookup if isinstance(rows, LookupRows) else _by_pair
+        for rows in self._concatenated():
+            multiply = self._lookup_products if isinstance(rows, LookupRows) else _row_products
             by_row = multiply(uses, count, rows)  # (count, R')
             total += sums_by_owner(by_row.T.contiguous(), rows.owners, self._units).T
         return total
 
-    def _by_lookup(self, uses: Uses, count: int, rows: Rows) -> Tensor:
-        """Return products with every single row: the targets' tokens need few rows of the candidate's matrix."""
+    def _lookup_products(self, uses: Uses, count: int, rows: Rows) -> Tensor:
+        """Return products with every row; the targets' tokens need few rows of a candidate's matrix: (count, R')."""
         if self._lookups is None or self._lookups.stored is not rows:
             self._lookups = LookupProducts(rows, self._block.layer)
         return self._lookups.products(uses, count)
 
     def squared_norms(self) -> Tensor:
         """Return the squared norm of every unit's gradient: (units,)."""
-        return squared_norms(self._joined(), self._units, self._block)
+        return squared_norms(self._concatenated(), self._units, self._block)
 
     @property
     def bytes(self) -> int:
         return sum(rows.bytes for uses in self._parts for rows in uses)
 
-    def _joined(self) -> Uses:
-        """Return all rows, concatenated at the first call."""
+    def _concatenated(self) -> Uses:
+        """Return all rows; concatenates them at the first call."""
         if len(self._parts) > 1:
             self._parts = [by_kind([rows for uses in self._parts for rows in uses])]
         return self._parts[0]
 
 
 class _StoredMatrices:
-    """The same as matrices; a candidate's gradient becomes a matrix too."""
+    """The gradients of all units of targets for one block, as matrices; candidates become matrices too."""
 
     def __init__(self, block: Block, units: int) -> None:
         self._block, self._units = block, units
@@ -165,36 +165,34 @@ class _StoredMatrices:
     def add(self, uses: Uses, units: Tensor) -> None:
         if self._matrices is None:
             self._matrices = uses[0].right.new_zeros((self._units, self._block.height, self._block.width))
-        done = 0
+        start = 0
         for size, part in by_owners(uses, len(units), self._block.size):
-            self._matrices[units[done : done + size]] += matrices(part, size, self._block)
-            done += size
+            self._matrices[units[start : start + size]] += matrices(part, size, self._block)
+            start += size
 
     def products(self, uses: Uses, count: int) -> Tensor:
-        flat = self._all().flatten(1).T  # (height * width, units)
+        assert self._matrices is not None
+        flat = self._matrices.flatten(1).T  # (height * width, units)
         parts = by_owners(uses, count, self._block.size)
         return torch.cat([matrices(part, size, self._block).flatten(1) @ flat for size, part in parts])
 
     def squared_norms(self) -> Tensor:
-        return torch.stack([matrix.square().sum() for matrix in self._all()])
+        assert self._matrices is not None
+        return torch.stack([matrix.square().sum() for matrix in self._matrices])
 
     @property
     def bytes(self) -> int:
         return 0 if self._matrices is None else self._matrices.nbytes
 
-    def _all(self) -> Tensor:
-        assert self._matrices is not None
-        return self._matrices
 
-
-def _by_pair(uses: Uses, count: int, rows: Rows) -> Tensor:
-    """Return products with every single row from pairs of rows, some columns at a time: (count, R')."""
-    step = max(1, _MOST_PAIRS // max(1, *(len(one.owners) for one in uses)))
+def _row_products(uses: Uses, count: int, targets: Rows) -> Tensor:
+    """Return products with every target row from pairs of rows, some columns at a time: (count, R')."""
+    step = max(1, _MOST_PAIRS // max(1, *(len(rows.owners) for rows in uses)))
     columns = []
-    for first in range(0, max(1, len(rows.owners)), step):
-        part = rows.part(slice(first, first + step))
-        parts = [sums_by_owner(pair_products(one, part), one.owners, count) for one in uses]
-        columns.append(torch.stack(parts).sum(0))
+    for first in range(0, max(1, len(targets.owners)), step):
+        part = targets.part(slice(first, first + step))
+        products = [sums_by_owner(pair_products(rows, part), rows.owners, count) for rows in uses]
+        columns.append(torch.stack(products).sum(0))
     return torch.cat(columns, dim=1)
 
 
@@ -206,8 +204,8 @@ def _zeros_like(like: Gradients, height: int, width: int) -> Tensor:
     return next(iter(like.blocks.values()))[0].right.new_zeros((height, width))
 
 
-def _inverse_roots(squares: list[Tensor]) -> Tensor:
-    total = torch.stack(squares).sum(0).clamp(min=0)  # rounding may leave a zero below it
+def _inverse_norms(squares: list[Tensor]) -> Tensor:
+    total = torch.stack(squares).sum(0).clamp(min=0)  # rounding may make a zero negative
     return torch.where(total > 0, total.rsqrt(), 0)
 
 
@@ -221,7 +219,7 @@ class Options:
     """Options of a plan; by default each block takes the cheaper strategy.
 
     `strategy` forces a strategy. `memory` is the limit in bytes for all targets, in equal shares per block (None: no
-    limit); where neither strategy keeps to it, the plan takes the smaller.
+    limit); if both strategies exceed it, the plan takes the smaller.
     """
 
     strategy: Strategy | None = None
@@ -243,11 +241,12 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Rows of one kind for one text, on average, and the numbers in a row's left factor; a token counts 1."""
+class RowCounts:
+    """The mean number of rows of one kind per text."""
 
     rows: float
     left: int
+    """Numbers in the left factor of a row; a token counts as 1."""
     lookup: bool = False
 
 
@@ -256,15 +255,15 @@ class BlockCosts:
     """The costs of one block, from the rows of candidates and targets."""
 
     block: Block
-    candidate: tuple[Counted, ...]
-    target: tuple[Counted, ...]
+    candidate: tuple[RowCounts, ...]
+    target: tuple[RowCounts, ...]
     workload: Workload
 
     def multiply_adds(self, strategy: Strategy) -> float:
-        """Return the multiply-adds of a candidate against all units, with its share of preparing the targets.
+        """Return the multiply-adds of a candidate with all units, including its share of preparing the targets.
 
         >>> workload = Workload(10**6, 4000, 4000)
-        >>> costs = BlockCosts(Block("W", 768, 768), (Counted(19, 768),), (Counted(1, 768),), workload)
+        >>> costs = BlockCosts(Block("W", 768, 768), (RowCounts(19, 768),), (RowCounts(1, 768),), workload)
         >>> [f"{costs.multiply_adds(strategy):.1e}" for strategy in ("pairs", "matrix")]
         ['1.2e+08', '2.4e+09']
         """
@@ -280,7 +279,7 @@ class BlockCosts:
         return item * self.workload.units / self.workload.targets * self.block.size
 
     def _pairs(self) -> float:
-        """Return the cost of pairs of rows; for stored tokens, of the candidate's matrix and a row of it per token."""
+        """Return the cost of pairs of rows; for stored tokens, that of the candidate's matrix and a row per token."""
         width, targets, total = self.block.width, self.workload.targets, 0.0
         for rows in self.target:
             if rows.lookup:
@@ -289,20 +288,20 @@ class BlockCosts:
                 total += sum(targets * counts.rows * rows.rows * (counts.left + width) for counts in self.candidate)
         return total
 
-    def _build(self, counted: tuple[Counted, ...]) -> float:
+    def _build(self, counted: tuple[RowCounts, ...]) -> float:
         return sum(counts.rows * counts.left * self.block.width for counts in counted)
 
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """The strategy of one block, and the expected costs of all strategies that were considered."""
+    """The strategy of a block, and the expected costs of all strategies to choose from."""
 
     block: Block
     strategy: Strategy
     rows_per_candidate: float
     rows_per_target: float
     multiply_adds: dict[Strategy, float]
-    """For one candidate against all units, with its share of preparing the targets."""
+    """Per candidate with all units, including its share of preparing the targets."""
     bytes_per_target: dict[Strategy, float]
 
 
@@ -315,12 +314,12 @@ class Plan:
 
     @property
     def multiply_adds(self) -> float:
-        """Expected for one candidate against all units."""
+        """Expected multiply-adds of a candidate with all units."""
         return sum(plan.multiply_adds[plan.strategy] for plan in self.blocks.values())
 
     @property
     def bytes_per_target(self) -> float:
-        """Expected memory for one target."""
+        """Expected bytes per target."""
         return sum(plan.bytes_per_target[plan.strategy] for plan in self.blocks.values())
 
     def record(self) -> list[dict[str, Any]]:
@@ -339,9 +338,9 @@ class Plan:
 
 
 def make_plan(candidates: Gradients, targets: Gradients, workload: Workload, options: Options | None = None) -> Plan:
-    """Choose the cheaper strategy within the memory for every block, by the rows of sampled candidates and targets.
+    """Return the cheaper strategy within the memory limit for every block, by sampled candidates and targets.
 
-    Sampled candidates are units, or means over several masks, as in scoring; sampled targets are single texts.
+    Sampled candidates are units or means over several masks, as in scoring; sampled targets are single texts.
 
     >>> import torch
     >>> row = LinearRows(left=torch.zeros(1, 64), right=torch.zeros(1, 64), owners=torch.tensor([0]))
@@ -359,14 +358,14 @@ def make_plan(candidates: Gradients, targets: Gradients, workload: Workload, opt
     return Plan(options, plans)
 
 
-def count_rows(gradients: Gradients, block: Block) -> tuple[Counted, ...]:
-    """Return the mean number of rows of a text for a block."""
-    counted = []
+def count_rows(gradients: Gradients, block: Block) -> tuple[RowCounts, ...]:
+    """Return the mean numbers of rows per text for a block."""
+    counts = []
     for rows in gradients.blocks[block]:
-        each = len(rows.owners) / max(1, gradients.count)
-        linear = isinstance(rows, LinearRows)
-        counted.append(Counted(each, block.height if linear else 1, lookup=not linear))
-    return tuple(counted)
+        mean = len(rows.owners) / max(1, gradients.count)
+        is_linear = isinstance(rows, LinearRows)
+        counts.append(RowCounts(mean, block.height if is_linear else 1, lookup=not is_linear))
+    return tuple(counts)
 
 
 def _block_plan(costs: BlockCosts, strategies: tuple[Strategy, ...], most_bytes: float | None, item: int) -> BlockPlan:

@@ -33,16 +33,16 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
 def remove_leftovers(folder: Path) -> None:
     """Delete the temporary files of killed processes; no other process may write to the folder."""
-    for pattern in (".*.tmp", ".tmp*"):  # ours, and those of safetensors
+    for pattern in (".*.tmp", ".tmp*"):  # of this module and of safetensors
         for temporary in list(folder.rglob(pattern)):
             if temporary.is_dir() and not temporary.is_symlink():
                 shutil.rmtree(temporary)
             else:
-                temporary.unlink(missing_ok=True)  # may be deleted with its folder already
+                temporary.unlink(missing_ok=True)  # may be deleted already, with its folder
 
 
 def remove_folder(folder: Path) -> None:
-    """Delete a folder atomically: a killed process leaves all of it, or a leftover of `remove_leftovers`."""
+    """Delete a folder atomically; a killed process leaves the whole folder, or a leftover for `remove_leftovers`."""
     temporary = folder.with_name(f".{folder.name}.tmp")
     if temporary.exists():
         shutil.rmtree(temporary)
@@ -58,7 +58,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write a JSON file atomically; raises ValueError for NaN, which is not valid JSON."""
+    """Write a JSON file atomically. Raise `ValueError` for NaN, which is not valid JSON."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -75,7 +75,7 @@ def replace_folder(temporary: Path, folder: Path) -> None:
 
 
 def link_or_copy(file: Path, target: Path) -> None:
-    """Create a hard link, or a copy if the disk does not support it; only for files that are never modified."""
+    """Create a hard link, or a copy where links are not possible. Only for files that are never modified."""
     try:
         os.link(file, target)
     except OSError:  # another disk, or one without hard links
@@ -89,7 +89,7 @@ _NUMPY = re.compile(r"\d+ requested and \d+ written")
 
 
 def disk_error(error: BaseException) -> str | None:
-    """Return the system's message for a failed write, however a library wraps it; None for other errors.
+    """Return the system's message for a failed write, also if a library wrapped it; None for other errors.
 
     >>> disk_error(OSError(28, "No space left on device", "runs/a/manifest.json"))
     'runs/a/manifest.json: No space left on device'
@@ -98,8 +98,8 @@ def disk_error(error: BaseException) -> str | None:
     >>> disk_error(ValueError("something else"))
     """
     number = error.errno if isinstance(error, OSError) else None
-    if number is None and (found := _RUST.search(str(error))):
-        number = int(found[1])
+    if number is None and (match := _RUST.search(str(error))):
+        number = int(match[1])
     if number is None and isinstance(error, OSError) and _NUMPY.search(str(error)):
         number = errno.ENOSPC  # NumPy reports the count written, not the reason
     if number is None or number not in _DISK:

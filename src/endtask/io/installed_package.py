@@ -10,13 +10,13 @@ from endtask.errors import InputError, nearest
 
 PACKAGE_PREFIX = "package:"
 _CONFIG, _WEIGHTS = "config.json", "*.safetensors"
-_INSIDE = "model"
+_SUBFOLDER = "model"
 _SHIPPED = Path(__file__).parents[1] / "pretrained"
-"""Models that endtask ships, each in a folder of its own; `package:NAME` finds them before any package."""
+"""Models that endtask ships, one folder each; `package:NAME` finds them before any package."""
 
 
 def package_folder(path: str, *, key: str) -> Path:
-    """Return the folder of `package:NAME` with config.json and safetensors: the package's own, or `model` inside it.
+    """Return the folder of `package:NAME` with config.json and safetensors: the package's folder, or `model` in it.
 
     >>> package_folder("package:jsn", key="model.path")
     Traceback (most recent call last):
@@ -24,29 +24,29 @@ def package_folder(path: str, *, key: str) -> Path:
     endtask.errors.InputError: package:jsn, key 'model.path': no such package is installed (did you mean 'json'?)
     """
     name = module_name(path)
-    if not name.isidentifier():  # no dots either: to find a submodule, Python would run the package
+    if not name.isidentifier():  # a dot is an error too: to find a submodule, Python would run the package
         raise InputError(f"{name!r} is not the name of a package", key=key, hint=f"write {PACKAGE_PREFIX}NAME")
     folders = _folders(name)
     if folders is None:
         raise InputError("no such package is installed", path=path, key=key, hint=_install_hint(name))
-    found = _with_model(folders)
-    if found is None:
-        searched = f"in its own folder or in {_INSIDE} inside it"
+    folder = _folder_with_model(folders)
+    if folder is None:
+        searched = f"in its own folder or in {_SUBFOLDER} inside it"
         raise InputError(f"the package holds no {_CONFIG} with {_WEIGHTS}, {searched}", path=path, key=key)
-    return found
+    return folder
 
 
 def package_model(path: str) -> Path | None:
-    """Return the folder of `package_folder`, or None if there is no such package or no model in it.
+    """Return the folder of `package_folder`, or None if there is no such package or it has no model.
 
     >>> package_model("package:json") is None
     True
     """
-    return _with_model(_folders(module_name(path)) or [])
+    return _folder_with_model(_folders(module_name(path)) or [])
 
 
 def module_name(path: str) -> str:
-    """Return the import name of a package, also for a name with hyphens as on PyPI.
+    """Return the import name of a package; PyPI's hyphens become underscores.
 
     >>> module_name("package:some-model")
     'some_model'
@@ -55,7 +55,7 @@ def module_name(path: str) -> str:
 
 
 def _folders(name: str) -> list[Path] | None:
-    """Return the folders of a package, none for a single-file module; None if it is not installed."""
+    """Return the folders of a package (empty for a single-file module), or None if it is not installed."""
     if name.isidentifier() and (_SHIPPED / name).is_dir():
         return [_SHIPPED / name]
     try:
@@ -67,12 +67,12 @@ def _folders(name: str) -> list[Path] | None:
     return [Path(folder) for folder in spec.submodule_search_locations or ()]
 
 
-def _with_model(folders: list[Path]) -> Path | None:
-    candidates = [folder / inside for folder in folders for inside in ("", _INSIDE)]
+def _folder_with_model(folders: list[Path]) -> Path | None:
+    candidates = [folder / name for folder in folders for name in ("", _SUBFOLDER)]
     return next((path for path in candidates if (path / _CONFIG).is_file() and any(path.glob(_WEIGHTS))), None)
 
 
 def _install_hint(name: str) -> str:
-    # Never suggests to install a name that looks misspelled: anybody may have published something under it.
+    # Do not suggest to install a misspelled name: anybody may have published a package under it.
     close = nearest(name, (module.name for module in iter_modules()))
     return f"did you mean {close!r}?" if close else f"pip install {name.replace('_', '-')}"

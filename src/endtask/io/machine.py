@@ -1,4 +1,4 @@
-"""The machine: cores, memory and GPUs of this process, and the joules of GPUs (NVML) and CPU packages (Linux RAPL)."""
+"""Describe the machine: cores, memory, GPUs, and the energy used by GPUs (NVML) and CPU packages (Linux RAPL)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNREADABLE = (OSError, ValueError, pynvml.NVMLError)
 
 @dataclass
 class Counter:
-    """A count of joules that only grows, up to `span`, where it starts again at zero."""
+    """A counter of joules that wraps to zero at `span`; 0 for a counter that does not wrap."""
 
     read: Callable[[], float]
     span: float = 0.0
@@ -32,18 +32,17 @@ class Counter:
         """Return the joules since the start."""
         now = self.read()
         if now < self.last and not self.span:
-            raise ValueError("a counter without a span went back")
+            raise ValueError("a counter without a span decreased")
         self.total += now - self.last + self.span * (now < self.last)
         self.last = now
         return self.total
 
 
 class EnergyMeter:
-    """Joules since the start, of everything that ran on these devices; it never raises.
+    """Measures the energy that devices use, for all processes together; reading it never raises.
 
-    Read it every few minutes at least: a CPU counter starts again at zero after some 65 to 260 kJ, and two rounds
-    between two readings look like one. A device whose counter fails is left out from then on, since part of a sum
-    would look like a small sum.
+    Read it every few minutes: a CPU counter wraps after 65 to 260 kJ, and two wraps between two readings look like
+    one. The meter drops a device whose counter fails, because a partial sum would look like a small sum.
 
     >>> EnergyMeter({}).joules()
     {}
@@ -54,22 +53,22 @@ class EnergyMeter:
 
     @classmethod
     def start(cls, root: Path = Path("/sys/class/powercap")) -> EnergyMeter:
-        """Begin to count: the GPUs that CUDA shows to this process, and the CPU packages under `root`."""
+        """Return a running meter of the GPUs visible to this process and the CPU packages under `root`."""
         return cls(_gpu_counters() | _cpu_counters(root))
 
     def joules(self) -> dict[str, float]:
-        """Joules since the start, as `gpu0`, `gpu1`, ... and `cpu` (all packages); empty where nothing can be read."""
-        found: dict[str, float] = {}
+        """Return the joules since the start of `gpu0`, `gpu1`, ... and `cpu` (all packages), where readable."""
+        joules: dict[str, float] = {}
         for name, counters in list(self._counters.items()):
             try:
-                found[name] = sum(counter.advance() for counter in counters)
+                joules[name] = sum(counter.advance() for counter in counters)
             except _UNREADABLE:
                 del self._counters[name]
-        return found
+        return joules
 
 
 def _cpu_counters(root: Path) -> dict[str, list[Counter]]:
-    """Return one counter per package, or none if one of them cannot be read, as often only root may."""
+    """Return one counter per package, or none if a counter cannot be read (often only root may)."""
     try:
         # Zones inside a package (core, uncore) and around it (psys) would count the same joules again.
         zones = [zone for zone in root.glob("intel-rapl:*") if (zone / "name").read_text().startswith("package")]
@@ -82,7 +81,7 @@ def _cpu_counters(root: Path) -> dict[str, list[Counter]]:
 
 
 def _joules(path: Path) -> float:
-    """Read a file of the kernel, which has microjoules."""
+    """Return the value of a kernel file, which is in microjoules."""
     return int(path.read_text(encoding="ascii")) / 1e6
 
 
@@ -98,7 +97,7 @@ def _gpu_counters() -> dict[str, list[Counter]]:
 
 
 def _gpu_joules(handle: Any) -> float:
-    """Joules of a GPU since its driver was loaded."""
+    """Return the joules that a GPU used since its driver was loaded."""
     return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000
 
 
@@ -118,24 +117,24 @@ def _visible_handles() -> list[Any]:
     return [handles[number] for number in visible_gpus(uuids, os.environ.get("CUDA_VISIBLE_DEVICES"))]
 
 
-def visible_gpus(uuids: Sequence[str], wanted: str | None) -> list[int]:
-    """Return the indices of the GPUs in CUDA_VISIBLE_DEVICES, which names them by number or by a prefix of the UUID.
+def visible_gpus(uuids: Sequence[str], visible_devices: str | None) -> list[int]:
+    """Return the indices of the GPUs in CUDA_VISIBLE_DEVICES, which has numbers or prefixes of UUIDs.
 
-    NVML lists all GPUs of the machine.
+    `uuids` has all GPUs of the machine, as NVML lists them.
 
     >>> visible_gpus(["GPU-1a", "GPU-1b", "GPU-2c"], "2,GPU-1b")
     [2, 1]
     """
-    if wanted is None:
+    if visible_devices is None:
         return list(range(len(uuids)))
-    found: list[int] = []
-    for entry in wanted.split(","):
+    indices: list[int] = []
+    for entry in visible_devices.split(","):
         name = entry.strip()
         matches = [n for n, uuid in enumerate(uuids) if name == str(n) or (name and uuid.startswith(name))]
         if len(matches) != 1:
-            break  # CUDA ignores all entries after one that it does not know
-        found.extend(matches)
-    return found
+            break  # CUDA ignores all entries after an unknown entry
+        indices.extend(matches)
+    return indices
 
 
 _PROCESSORS, _MEMORY = Path("/proc/cpuinfo"), Path("/proc/meminfo")
@@ -151,21 +150,21 @@ def usable_cores() -> int:
 
 def available_memory(memory: Path = _MEMORY, limits: tuple[Path, ...] = _MEMORY_LIMITS) -> int:
     """Return the bytes that this process can allocate without swapping, at most the limit of its container."""
-    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     lines = memory.read_text(encoding="utf-8").splitlines() if memory.exists() else []
-    found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    sizes += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
     contents = [path.read_text(encoding="utf-8").strip() for path in limits if path.exists()]
-    found += [int(content) for content in contents if content.isdigit()]  # "max" is no limit
-    return min(found)
+    sizes += [int(content) for content in contents if content.isdigit()]  # "max" means no limit
+    return min(sizes)
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return what a time in seconds depends on: processor, cores and GPUs."""
+    """Return the hardware that running times depend on: processor, cores and GPUs."""
     return {"processor": _processor(), "cores": usable_cores(), "gpus": gpu_names()}
 
 
 def _processor(listed: Path = _PROCESSORS) -> str:
-    """Return the processor's name if the system has it, else its kind."""
+    """Return the processor's model name, or its architecture if the system does not list the name."""
     lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return next(iter(names), "") or platform.processor() or platform.machine()

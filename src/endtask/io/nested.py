@@ -9,7 +9,7 @@ import yaml
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "", *, keep_empty: bool = False) -> dict[str, Any]:
-    """Return the values of a nested mapping by dotted key; `keep_empty` includes empty mappings as values.
+    """Return the values of a nested mapping by dotted key; with `keep_empty`, empty mappings are values too.
 
     >>> flatten({"seed": 0, "pretrain": {"rho1": 19}})
     {'seed': 0, 'pretrain.rho1': 19}

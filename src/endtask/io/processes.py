@@ -1,4 +1,4 @@
-"""Output folders locked for one process, and worker processes that exit with their parent."""
+"""Lock output folders for one process, and end worker processes with their parent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from endtask.errors import InputError
 
 @contextmanager
 def run_lock(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; the operating system releases it when the process ends for any reason."""
+    """Hold the folder's lock; the operating system releases it when the process ends."""
     lock = FileLock(folder / ".lock")
     note = folder / ".lock-holder"
     try:
@@ -35,7 +35,7 @@ def run_lock(folder: Path) -> Iterator[None]:
 
 
 def make_own_folder(folder: Path, own_file: str) -> None:
-    """Create the folder; raises an InputError if it has files but not `own_file`, which all our folders have."""
+    """Create an output folder. Raise `InputError` if it has files but not `own_file`, which our folders have."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
@@ -43,22 +43,22 @@ def make_own_folder(folder: Path, own_file: str) -> None:
         raise InputError(f"cannot be written: {error.strerror}", path=folder, key="output_dir") from None
     if names and own_file not in names:
         raise InputError(
-            f"the folder holds other things ({names[0]}) and was left as it is",
+            f"the folder has other files ({names[0]}); nothing was written",
             path=folder,
             key="output_dir",
             hint="choose another --output",
         )
 
 
-_PAUSE = 0.5  # seconds
+_POLL_SECONDS = 0.5
 
 
 def end_with(parent: int) -> None:
-    """Start a thread that exits this process when its parent is no longer `parent`; an orphan would hold locks."""
+    """Start a thread that exits this process when its parent is no longer `parent`; an orphan would keep its locks."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_SECONDS)
     os._exit(1)

@@ -7,6 +7,8 @@ SETTINGS_FILE = "settings.yaml"
 
 # In `read`: the audit of the task's data.
 AUDIT = "audit.json"
+# In `read`: the answers of the baselines for dev and for the split that is scored.
+BASELINES = "baselines.json"
 
 # In `read`, `pack`, `evaluate` and `model`: one folder for each auxiliary task.
 TASKS = "tasks"

@@ -18,11 +18,11 @@ Batch = Any
 """A `pyarrow.RecordBatch`; pyarrow has no type annotations."""
 
 _ROWS_PER_GROUP = 5000
-_BYTES_PER_GROUP = 1 << 26  # an imported row may be as long as a book
+_BYTES_PER_GROUP = 1 << 26  # an imported passage may be as long as a book
 
 
 def selection_schema() -> Any:
-    """Return the table's columns."""
+    """Return the table's Arrow schema."""
     import pyarrow as arrow
 
     columns = [
@@ -51,7 +51,7 @@ def selection_batch(
     matched_queries: Sequence[Sequence[str]],
     reason: Sequence[str],
 ) -> Batch:
-    """Return rows of the table, from one sequence per column."""
+    """Return a record batch of the table from one sequence per column."""
     import pyarrow as arrow
 
     names = ("id", "source", "title", "license", "text")
@@ -70,11 +70,11 @@ def selection_batch(
 
 
 def write_batches(path: Path, batches: Iterable[Batch]) -> int:
-    """Write batches of `selection_schema` in the order given, streaming; returns the number of rows."""
+    """Write batches of `selection_schema` as a stream, in their order. Return the number of rows."""
     import pyarrow.parquet as parquet
 
-    count = 0
-    with atomic_file(path) as aside, parquet.ParquetWriter(aside, selection_schema(), compression="zstd") as writer:
+    count, schema = 0, selection_schema()
+    with atomic_file(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
         for table in _tables(batches):
             writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
             count += table.num_rows
@@ -82,14 +82,14 @@ def write_batches(path: Path, batches: Iterable[Batch]) -> int:
 
 
 def write_selection(path: Path, selected: Iterable[Selected]) -> int:
-    """Write passages in the order given, streaming; returns their number."""
+    """Write passages as a stream, in their order. Return their number."""
     return write_batches(path, map(_batch_of, _chunks(selected)))
 
 
 def read_batches(
     path: Path, mask: NDArray[np.bool_] | None = None, columns: Sequence[str] | None = None
 ) -> Iterator[Batch]:
-    """Read rows as batches, streaming; `mask` has one entry per row and selects the rows to read."""
+    """Yield rows in batches; `mask` has an entry per row and selects the rows to read."""
     import pyarrow.parquet as parquet
 
     start = 0
@@ -111,7 +111,7 @@ def table_rows(path: Path) -> int:
 
 
 def read_selection(path: Path, mask: NDArray[np.bool_] | None = None) -> Iterator[Selected]:
-    """Read passages, streaming; `mask` has one entry per row and selects the rows to read."""
+    """Yield passages; `mask` has an entry per row and selects the rows to read."""
     columns = selection_schema().names
     for batch in read_batches(path, mask, columns):
         yield from _selected(batch)
@@ -119,7 +119,7 @@ def read_selection(path: Path, mask: NDArray[np.bool_] | None = None) -> Iterato
 
 @dataclass(frozen=True)
 class SelectionStatistics:
-    """The numbers of a selection, one array entry per passage; `bytes` is the size of the text in UTF-8."""
+    """Numbers of a selection, an array entry per passage; `bytes` is the size of the text in UTF-8."""
 
     rank: NDArray[np.int64]
     score: NDArray[np.float64]
@@ -127,7 +127,7 @@ class SelectionStatistics:
 
 
 def read_statistics(path: Path) -> SelectionStatistics:
-    """Read the numbers that selectors need; texts are streamed, not held in memory."""
+    """Return the numbers that selectors need; texts are streamed, not held in memory."""
     import pyarrow.compute as compute
     import pyarrow.parquet as parquet
 
@@ -153,7 +153,7 @@ class SelectedTexts:
 
 
 def _tables(batches: Iterable[Batch]) -> Iterator[Any]:
-    """Yield tables of batches joined to at least the size of a row group; many small groups are slow to read."""
+    """Yield tables of several batches, at least as large as a row group; many small groups are slow to read."""
     import pyarrow as arrow
 
     pending: list[Batch] = []

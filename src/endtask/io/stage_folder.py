@@ -1,8 +1,8 @@
 """A stage's folder and its manifest: settings, inputs, counts and cost.
 
-A stage writes to `<stage>.partial/`, with status `running` in its manifest; the folder is renamed to `<stage>/` once
-the status is `finished`. The fingerprint covers the settings that the stage reads and the fingerprints of its inputs:
-a matching finished stage is skipped, and a matching partial one resumes where it stopped.
+A stage writes to `<stage>.partial/` with status `running` in its manifest. When the status is `finished`, the folder
+is renamed to `<stage>/`. The fingerprint covers the settings that the stage reads and the fingerprints of its inputs:
+a run skips a finished stage that matches and resumes a partial stage that matches.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from endtask.io.nested import changes_in_words, differences, flatten
 
 MANIFEST = "manifest.json"
 LEFT_OUT = "left_out"
-"""Key in the manifest of a stage from another machine: the files that the bundle left out."""
+"""Key in the manifest of an unpacked stage: the files that the bundle left out."""
 _VERSIONED = ("torch", "transformers", "tokenizers", "numba", "numpy", "pyarrow")
 
 
 def own_version() -> str:
-    """Return the version of this package, `0+unknown` for a source tree that is not installed."""
+    """Return the version of this package, or `0+unknown` for a source tree that is not installed."""
     try:
         return metadata.version("endtask")
     except metadata.PackageNotFoundError:
@@ -43,13 +43,13 @@ def versions() -> dict[str, str]:
 
 @cache
 def _library_versions() -> dict[str, str]:
-    found = {}
+    installed = {}
     for name in _VERSIONED:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -88,7 +88,7 @@ class StageFolder:
         self._energy = EnergyMeter({})
         self._joules_before: dict[str, float] = {}
         self._manifest: dict[str, Any] = {}
-        self._aside: dict[Path, Path] = {}
+        self._moved: dict[Path, Path] = {}
         self._resumes = False
 
     def recover(self) -> None:
@@ -108,9 +108,9 @@ class StageFolder:
         return manifest is not None and manifest["fingerprint"] == self.fingerprint
 
     def clashes(self) -> bool:
-        """Return whether the folder has results of other settings or inputs that would be lost.
+        """Return whether the stage would overwrite results of other settings or inputs.
 
-        Partial results count once the stage has a plan: only stages with a plan can resume.
+        Partial results count only if the stage has a plan: stages without a plan cannot resume.
         """
         if self.final.exists():
             return not self.is_finished()
@@ -118,15 +118,15 @@ class StageFolder:
         return manifest is not None and bool(manifest["plan"]) and not self.can_resume()
 
     def changes(self) -> dict[str, tuple[Any, Any]]:
-        """Return (old, new) of the settings and inputs, by dotted key, that differ from the existing manifest."""
+        """Return (old, new) of each setting and input that differs from the existing manifest, by dotted key."""
         manifest = self._existing_manifest()
         parts = [differences(manifest.get(part, {}), self._head[part]) for part in ("settings", "inputs")]
         return parts[0] | parts[1]
 
     def changed_settings(self) -> list[str]:
-        """Return the settings among the changes, each as `key (old -> new)`.
+        """Return the changed settings, each as `key (old -> new)`.
 
-        Leaves out keys that only one side has, if other keys changed: a user who chose another selector did not set
+        Keys that only one side has are left out if other keys changed: a user who changed the selector did not set
         its options.
         """
         old, new = self._existing_manifest().get("settings", {}), self._head["settings"]
@@ -138,8 +138,8 @@ class StageFolder:
         """Return the manifest of the finished or the partial stage in the folder."""
         return read_manifest(self.final) or read_manifest(self.partial) or {}
 
-    def set_aside(self, folder: Path) -> None:
-        """Move the stage into `folder` before it runs again; also the partial stage, unless it resumes."""
+    def move_into(self, folder: Path) -> None:
+        """Move the finished stage into `folder`, and the partial stage unless it can resume."""
         partial = () if self.can_resume() else (self.partial,)
         for path in (self.final, *partial):
             if path.exists():
@@ -148,19 +148,19 @@ class StageFolder:
                 if target.exists():
                     shutil.rmtree(target)
                 path.rename(target)
-                self._aside[path] = target
+                self._moved[path] = target
         self._resumes = not partial
 
-    def put_back(self) -> None:
-        """Undo `set_aside`, and discard the partial stage since."""
+    def move_back(self) -> None:
+        """Undo `move_into`; discard a partial stage that was written after it."""
         if not self._resumes:
             self._discard_partial()
-        for path, target in self._aside.items():
+        for path, target in self._moved.items():
             target.rename(path)
-        self._aside.clear()
+        self._moved.clear()
 
     def start(self) -> Path:
-        """Return the partial folder: the one of a killed run, if it matches, else an empty one."""
+        """Return the partial folder: that of a killed run if its fingerprint matches, else an empty folder."""
         manifest = read_manifest(self.partial)
         if manifest is None or manifest["fingerprint"] != self.fingerprint:
             self._discard_partial()
@@ -177,7 +177,7 @@ class StageFolder:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """Decisions made once, before the stage runs, and reused on resume, such as the step count."""
+        """Decisions made once, before the stage runs, such as the step count; a resumed stage reuses them."""
         plan: dict[str, Any] = self._manifest["plan"]
         return plan
 
@@ -186,12 +186,17 @@ class StageFolder:
         self.plan.update(decisions)
         self._write()
 
+    @property
+    def seconds(self) -> float:
+        """The seconds that the stage has used so far, those before a resume included."""
+        return time.monotonic() - self._started
+
     def keep_time(self) -> None:
-        """Record the seconds and joules spent so far, so that a resumed stage counts them too."""
+        """Record the seconds and joules used so far, so that a resumed stage counts them too."""
         self._write()
 
     def finish(self, counts: dict[str, Any]) -> float:
-        """Complete the manifest and rename the folder; returns the seconds spent on the stage."""
+        """Complete the manifest and rename the folder. Return the seconds that the stage took."""
         self._manifest.update(
             status="finished", counts=counts, finished=datetime.now(UTC).isoformat(timespec="seconds")
         )
@@ -201,7 +206,7 @@ class StageFolder:
 
     def _write(self) -> None:
         self._manifest["seconds"] = round(time.monotonic() - self._started, 3)
-        # Energy of the machine, where it can be read, including that of other processes.
+        # The machine's energy, where it can be read, includes that of other processes.
         used, before = self._energy.joules(), self._joules_before
         self._manifest["joules"] = {name: round(before.get(name, 0.0) + used[name], 1) for name in used}
         if peak := max(self._manifest.get("gpu_bytes", 0), peak_gpu_memory()):
@@ -210,6 +215,6 @@ class StageFolder:
 
     def _discard_partial(self) -> None:
         if self.partial.exists():
-            # The manifest first, so that a half deleted folder never looks resumable.
+            # Delete the manifest first, so that a half deleted folder never looks resumable.
             (self.partial / MANIFEST).unlink(missing_ok=True)
             shutil.rmtree(self.partial)

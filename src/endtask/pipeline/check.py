@@ -14,7 +14,14 @@ from endtask.config.objectives import TASK_OBJECTIVE
 from endtask.config.training import WeightingSettings
 from endtask.corpus import Corpus
 from endtask.io.selection_table import write_selection
-from endtask.pipeline.estimate import Estimate, Trial, estimate_lines, estimate_of, retrieval_cost, with_selector
+from endtask.pipeline.estimate import (
+    Estimate,
+    TrainingSample,
+    estimate_lines,
+    estimate_of,
+    retrieval_cost,
+    with_selector,
+)
 from endtask.pipeline.inputs import unread_corpus
 from endtask.pipeline.preflight import preflight
 from endtask.records import Example
@@ -41,16 +48,16 @@ class CheckResult:
     auxiliary: tuple[Audit, ...] = ()
     leaks_between_tasks: tuple[str, ...] = ()
     likely_markers: tuple[str, ...] = ()
-    """Strings in nearly every text that look like entity markers and that the settings do not name."""
+    """Strings in nearly every text that look like entity markers and are not in the settings."""
     unread_corpus: str | None = None
     unused_settings: tuple[str, ...] = ()
     validation_warnings: tuple[str, ...] = ()
-    """Warnings about the rows that learned weights are validated on."""
+    """Warnings about the rows that validate learned weights."""
 
     @property
     def has_errors(self) -> bool:
-        """Whether a problem would spoil the result, or a run would not start."""
-        problems = (problem for found in (self.audit, *self.auxiliary) for problem in found.problems)
+        """Whether a problem would spoil the result or stop the run."""
+        problems = (problem for task_audit in (self.audit, *self.auxiliary) for problem in task_audit.problems)
         return any(problem.level == "error" for problem in problems) or bool(self.estimate and self.estimate.errors)
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,7 +65,7 @@ class CheckResult:
         estimate = {**asdict(self.estimate), "total_seconds": self.estimate.total_seconds} if self.estimate else None
         return {
             "audit": self.audit.to_dict(),
-            "tasks": {found.name: found.to_dict() for found in self.auxiliary},
+            "tasks": {task_audit.name: task_audit.to_dict() for task_audit in self.auxiliary},
             "leaks_between_tasks": list(self.leaks_between_tasks),
             "likely_markers": list(self.likely_markers),
             "unread_corpus": self.unread_corpus,
@@ -72,9 +79,9 @@ class CheckResult:
     def lines(self) -> Iterator[str]:
         """Yield the findings as lines of text."""
         yield from self.audit.lines()
-        for found in self.auxiliary:
+        for task_audit in self.auxiliary:
             yield ""
-            yield from found.lines()
+            yield from task_audit.lines()
         yield from (f"warning: {leak}" for leak in self.leaks_between_tasks)
         if self.unread_corpus:
             yield f"warning: {self.unread_corpus}"
@@ -99,7 +106,7 @@ def check(settings: Settings) -> CheckResult:
     corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
     preflight(task, settings)
 
-    # Imported late: it takes seconds, and errors in the data should come at once.
+    # Imported after the checks: it takes seconds, and errors in the data should appear at once.
     from endtask.training.pretrain import pretrain_phase
     from endtask.weighting.folds import groups_in
 
@@ -108,31 +115,31 @@ def check(settings: Settings) -> CheckResult:
     with tempfile.TemporaryDirectory() as name:
         sample = _sample(task)
         packed = _pack_task(sample, settings, Path(name))
-        trial_settings = _on_task_text(sample, settings)
-        phase = pretrain_phase(sample, packed, trial_settings, least_vocabulary=_most_tokens(settings))
-        estimate = estimate_of(Trial(task, sample, packed, phase), retrieval, settings)
+        sample_settings = _on_task_text(sample, settings)
+        phase = pretrain_phase(sample, packed, sample_settings, least_vocabulary=_largest_vocabulary(settings))
+        estimate = estimate_of(TrainingSample(task, sample, packed, phase), retrieval, settings)
         for part in settings.select.part.parts():
             estimate = with_selector(estimate, part, task, replace(sample, auxiliary={}), settings, Path(name))
-        examples = examples_of(sample, packed, phase, trial_settings)
-        uses = data_usage(settings, groups=groups_in(task.train), absent=_without_selection(settings))
-        auxiliary = tuple(audit(other) for other in task.auxiliary.values())
-        leaks, markers = tuple(leaks_between(task)), _unnamed_markers(sample, settings)
-        found = CheckResult(audit(task), examples, estimate, uses, auxiliary, leaks, markers)
-        warnings = (*chosen_by_dev(uses), *_weighting_warnings(task, settings))
-        return replace(
-            found,
+        uses = data_usage(settings, groups=groups_in(task.train), absent=_objectives_without_selection(settings))
+        return CheckResult(
+            audit(task),
+            examples_of(sample, packed, phase, sample_settings),
+            estimate,
+            data_usage=uses,
+            auxiliary=tuple(audit(auxiliary_task) for auxiliary_task in task.auxiliary.values()),
+            leaks_between_tasks=tuple(leaks_between(task)),
+            likely_markers=_unnamed_markers(sample, settings),
             unread_corpus=unread_corpus(settings),
             unused_settings=tuple(settings.unused_settings()),
-            validation_warnings=warnings,
+            validation_warnings=(*chosen_by_dev(uses), *_weighting_warnings(task, settings)),
         )
 
 
-def _without_selection(settings: Settings) -> list[str]:
-    """Return the objectives that would read a selection where there is none."""
-    found = settings.used_objectives
-    return (
-        [] if settings.has_selection else [name for name, objective in found.items() if objective.reads == "selection"]
-    )
+def _objectives_without_selection(settings: Settings) -> list[str]:
+    """Return the objectives that would read a selection if the run has none."""
+    if settings.has_selection:
+        return []
+    return [name for name, objective in settings.used_objectives.items() if objective.reads == "selection"]
 
 
 def _unnamed_markers(task: Task, settings: Settings) -> tuple[str, ...]:
@@ -147,7 +154,7 @@ def _check_aligned_files(settings: Settings) -> None:
 
 
 def _sample(task: Task) -> Task:
-    """Return the task with train texts from all over the split, enough to estimate lengths and words."""
+    """Return the task with every n-th train row, enough to estimate lengths and words."""
     step = max(1, len(task.train) // _SAMPLED_EXAMPLES)
     auxiliary = {name: _sample(other) for name, other in task.auxiliary.items()}
     return replace(task, splits={"train": task.train[::step]}, auxiliary=auxiliary)
@@ -161,28 +168,28 @@ def _pack_task(task: Task, settings: Settings, folder: Path) -> Path:
     return folder / "pack"
 
 
-def _most_tokens(settings: Settings) -> int:
-    """Return the most tokens that a run can learn from a corpus; 0 without a corpus, where its texts are counted."""
+def _largest_vocabulary(settings: Settings) -> int:
+    """Return the largest vocabulary that a run can learn from its corpus; 0 if it learns none from a corpus."""
     return settings.tokenizer.vocab_size if settings.learns_tokenizer and settings.corpus.sources else 0
 
 
 def _on_task_text(sample: Task, settings: Settings) -> Settings:
-    """Return settings for pre-training on the task's train texts alone: other text is not selected yet.
+    """Return settings for pre-training on the task's train texts only, because other text is not selected yet.
 
-    Learned weights use folds, since dev is not packed, and are left out where train cannot be cut.
+    Learned weights use folds, because dev is not packed, and are left out if train cannot be cut into folds.
     """
     train, used = settings.pretrain, settings.used_objectives
     if train.skips_objectives_without_text and train.weighting.part.tlm_only:
         joint = ObjectiveSettings(kind="joint", **train.objectives[TASK_OBJECTIVE].options.model_dump())
         changes: dict[str, Any] = {"objectives": {TASK_OBJECTIVE: joint}, "weighting": WeightingSettings(name="equal")}
         return settings.model_copy(update={"pretrain": train.model_copy(update=changes)})
-    objectives = {name: _stand_in(section, train.batch_size) for name, section in used.items()}
+    objectives = {name: _similar_objective(section, train.batch_size) for name, section in used.items()}
     changes = {"objectives": objectives, "weighting": train.weighting.part.on_sample(sample, train.weighting)}
     return settings.model_copy(update={"pretrain": train.model_copy(update=changes)})
 
 
-def _stand_in(section: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSettings:
-    """Return an objective of about the same cost on the task's texts."""
+def _similar_objective(section: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSettings:
+    """Return an objective on the task's texts with about the same cost."""
     if section.reads == "task":
         return section
     return ObjectiveSettings(
@@ -197,20 +204,19 @@ def _stand_in(section: ObjectiveSettings, batch_size: BatchSize) -> ObjectiveSet
 
 
 def _weighting_warnings(task: Task, settings: Settings) -> Iterator[str]:
-    """Yield what the weighting warns of."""
     if not settings.skip_pretraining:
         yield from settings.pretrain.weighting.part.warnings(task, settings)
 
 
 def examples_of(task: Task, packed: Path, phase: Phase, settings: Settings) -> tuple[dict[str, str], ...]:
-    """Return two train texts as tokens, and masked as in pre-training."""
+    """Return two train texts with their tokens, and with tokens masked as in pre-training."""
     from endtask.tokenization.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(packed / "tokenizer")
     name = _shown_objective(phase, settings)
     stream: TextStream = phase.objectives[name].stream  # type: ignore[attr-defined]
-    of = settings.used_objectives[name].task
-    rows = task.train if of is None else task.auxiliary[of].train
+    auxiliary = settings.used_objectives[name].task
+    rows = task.train if auxiliary is None else task.auxiliary[auxiliary].train
     batch, positions = stream.batch(0), stream.positions(0)
     shown = []
     for row in range(min(2, len(positions))):
@@ -231,14 +237,13 @@ def examples_of(task: Task, packed: Path, phase: Phase, settings: Settings) -> t
 
 
 def _shown_objective(phase: Phase, settings: Settings) -> str:
-    """Return the first objective that masks tokens, else the first; objectives of the end task come first."""
+    """Return the first objective that masks tokens, or the first objective; those of the end task come first."""
     used = settings.used_objectives
     names = sorted(phase.objectives, key=lambda name: used[name].task is not None)
     return next((name for name in names if used[name].part_class.masks), names[0])
 
 
 def _label_text(example: Example) -> str:
-    """Return the label of an example as text."""
     if example.tokens is not None and isinstance(example.label, tuple):
         return "tags " + " ".join(f"{word}/{tag}" for word, tag in zip(example.tokens, example.label, strict=True))
     if isinstance(example.label, tuple):

@@ -1,4 +1,4 @@
-"""Estimate what a run needs: seconds by stage, memory and disk; a short trial times training."""
+"""Estimate the seconds, memory and disk that a run needs; a few timed steps measure training."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from endtask.task import Task
 if TYPE_CHECKING:
     from endtask.training.phase import Phase
 
-_TIMED = Budget.parse("10s")
-_MEMORY_AT_REST = 0.6e9
+_MEASURED_BUDGET = Budget.parse("10s")
+_BASE_MEMORY = 0.6e9
 _OPTIMIZER_COPIES = 4  # weights, gradients and two moments
-_MORE_GRADIENTS = 2  # of learned weights, in addition to one per objective: their sum, and that of held-out data
+_EXTRA_GRADIENTS = 2  # of learned weights, besides one per objective: their sum, and the held-out gradient
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run needs; `seconds` by stage."""
+    """The time, memory and disk that a run needs; `seconds` by stage."""
 
     seconds: dict[str, float]
     memory_bytes: float
@@ -44,7 +44,7 @@ class Estimate:
     retrieved_bytes: float = 0.0
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
-    """Errors that a run would stop with."""
+    """Errors that would stop the run."""
 
     @property
     def total_seconds(self) -> float:
@@ -66,8 +66,8 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A task, a sample of its train rows, the packed sample, and pre-training on it."""
+class TrainingSample:
+    """A task, a sample of its train rows, the packed sample, and the phase of pre-training on it."""
 
     task: Task
     sample: Task
@@ -75,15 +75,15 @@ class Trial:
     phase: Phase
 
 
-def estimate_of(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> Estimate:
-    """Return what the run needs."""
+def estimate_of(sample: TrainingSample, retrieval: RetrievalCost, settings: Settings) -> Estimate:
+    """Return the estimate of a run, without the cost of selectors that run a model."""
     from endtask.training.budget_plan import parameters_of
 
-    parameters = parameters_of(trial.phase)
+    parameters = parameters_of(sample.phase)
     weights = 4.0 * parameters
-    training_memory = _MEMORY_AT_REST + _OPTIMIZER_COPIES * weights + _separate_gradient_bytes(trial.phase)
+    training_memory = _BASE_MEMORY + _OPTIMIZER_COPIES * weights + _separate_gradient_bytes(sample.phase)
     return Estimate(
-        seconds={**retrieval.seconds, "train": _training_seconds(trial, retrieval, settings)},
+        seconds={**retrieval.seconds, "train": _training_seconds(sample, retrieval, settings)},
         memory_bytes=max(retrieval.memory_bytes, training_memory),
         disk_bytes=retrieval.disk_bytes + weights * (_finetunings(settings) + 5),
         corpus_bytes=retrieval.corpus.bytes,
@@ -94,33 +94,36 @@ def estimate_of(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> E
 
 
 def _separate_gradient_bytes(phase: Phase) -> float:
-    """Return the bytes of the separate gradients per objective that learned weights read."""
+    """Return the bytes of the objectives' separate gradients, which learned weights need."""
     if not phase.weighting.sees_gradients(0):
         return 0.0
     encoder: int = sum(weight.numel() for weight in phase.network.encoder.parameters())
-    return 4.0 * encoder * (len(phase.weighting.schedule(0)) + _MORE_GRADIENTS)
+    return 4.0 * encoder * (len(phase.weighting.schedule(0)) + _EXTRA_GRADIENTS)
 
 
-def _training_seconds(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> float:
-    """Return the seconds of pre-training and fine-tuning: the budget, or measured over a few steps."""
+def _training_seconds(sample: TrainingSample, retrieval: RetrievalCost, settings: Settings) -> float:
+    """Return the seconds of pre-training and fine-tuning: the time budget, or measured over a few steps."""
     if settings.budget.seconds is not None:
-        return settings.budget.seconds + _beyond_budget(trial, settings)
+        return settings.budget.seconds + _seconds_over_budget(sample, settings)
     with bar("a few steps of training, timed", None):
-        return _finetuning(trial, settings) if settings.skip_pretraining else _pretraining(trial, retrieval, settings)
+        if settings.skip_pretraining:
+            return _finetuning_seconds(sample, settings)
+        return _pretraining_seconds(sample, retrieval, settings)
 
 
-def _pretraining(trial: Trial, retrieval: RetrievalCost, settings: Settings) -> float:
+def _pretraining_seconds(sample: TrainingSample, retrieval: RetrievalCost, settings: Settings) -> float:
     from endtask.training.budget_plan import measure_cost, parameters_of, steps_for
     from endtask.training.reselect import with_reselection
 
-    phase = trial.phase
-    read = _tokens_per_reselection(trial, retrieval.selected, settings)
-    cost = with_reselection(measure_cost(phase, _TIMED), phase.network, read, parameters_of(phase), settings)
+    phase = sample.phase
+    tokens = _tokens_per_reselection(sample, retrieval.selected, settings)
+    step_cost = measure_cost(phase, _MEASURED_BUDGET)
+    cost = with_reselection(step_cost, phase.network, tokens, parameters_of(phase), settings)
     assert cost.seconds is not None
     return steps_for(settings.budget, cost) * cost.seconds
 
 
-def _tokens_per_reselection(trial: Trial, selected: CorpusSize, settings: Settings) -> float:
+def _tokens_per_reselection(sample: TrainingSample, selected: CorpusSize, settings: Settings) -> float:
     """Return the tokens that a re-selection reads, estimated from the selected passages and the train rows."""
     from endtask.selectors.influence.limits import BYTES_PER_TOKEN
     from endtask.tokenization.packed_texts import PackedTexts
@@ -129,51 +132,51 @@ def _tokens_per_reselection(trial: Trial, selected: CorpusSize, settings: Settin
     train, reselect = settings.pretrain, settings.pretrain.reselect
     if reselect.every is None or not selected.passages:
         return 0.0
-    each = max(1.0, selected.bytes / selected.passages / BYTES_PER_TOKEN)
-    cut = min(each, train.max_length)
-    texts = Texts(selected.passages * (1.0 if train.truncate_passages else each / cut), cut)
-    mean = PackedTexts(trial.packed / "task").lengths.mean()
-    return read_in_a_round(reselect, texts, Texts(len(trial.task.train), float(mean)))
+    tokens = max(1.0, selected.bytes / selected.passages / BYTES_PER_TOKEN)
+    length = min(tokens, train.max_length)
+    texts = Texts(selected.passages * (1.0 if train.truncate_passages else tokens / length), length)
+    row_length = PackedTexts(sample.packed / "task").lengths.mean()
+    return read_in_a_round(reselect, texts, Texts(len(sample.task.train), float(row_length)))
 
 
-def _beyond_budget(trial: Trial, settings: Settings) -> float:
-    """Return the seconds by which one epoch per fine-tuning exceeds what the budget leaves for it."""
+def _seconds_over_budget(sample: TrainingSample, settings: Settings) -> float:
+    """Return the seconds by which one epoch per fine-tuning exceeds the budget of fine-tuning."""
     from endtask.training.budget_plan import measure_cost, split_budget
-    from endtask.training.finetune import END_TASK, steps_per_epoch
+    from endtask.training.finetune_phase import END_TASK, steps_per_epoch
 
     _, share = split_budget(settings)
     if share is None:
         return 0.0
-    phase = _finetune_phase(trial, settings)
-    seconds = measure_cost(phase, _TIMED).seconds
+    phase = _finetune_phase(sample, settings)
+    seconds = measure_cost(phase, _MEASURED_BUDGET).seconds
     assert seconds is not None
-    epoch = steps_per_epoch(phase.objectives[END_TASK]) * len(trial.task.train) / len(trial.sample.train)
+    epoch = steps_per_epoch(phase.objectives[END_TASK]) * len(sample.task.train) / len(sample.sample.train)
     steps = min(epoch, settings.finetune.max_steps or epoch) * _finetunings(settings)
     return max(0.0, seconds * steps - share.amount)
 
 
-def _finetuning(trial: Trial, settings: Settings) -> float:
+def _finetuning_seconds(sample: TrainingSample, settings: Settings) -> float:
     from endtask.training.budget_plan import measure_cost, split_budget, steps_for
 
-    phase = _finetune_phase(trial, settings)
-    cost = measure_cost(phase, _TIMED)
+    phase = _finetune_phase(sample, settings)
+    cost = measure_cost(phase, _MEASURED_BUDGET)
     assert cost.seconds is not None
-    scale = train_rows(trial.task, settings) / train_rows(trial.sample, settings)
+    scale = train_rows(sample.task, settings) / train_rows(sample.sample, settings)
     steps = _finetunings(settings) * phase.steps * (scale if settings.finetune.max_steps is None else 1.0)
     _, share = split_budget(settings)
     return cost.seconds * (steps if share is None else min(steps, steps_for(share, cost)))
 
 
-def _finetune_phase(trial: Trial, settings: Settings) -> Phase:
-    from endtask.training.finetune import finetune_phase
+def _finetune_phase(sample: TrainingSample, settings: Settings) -> Phase:
+    from endtask.training.finetune_phase import finetune_phase
 
-    network, context, seed = trial.phase.network, trial.phase.context, settings.finetune.seeds[0]
-    return finetune_phase(network, trial.sample, trial.packed, settings, context, seed=seed)
+    network, context, seed = sample.phase.network, sample.phase.context, settings.finetune.seeds[0]
+    return finetune_phase(network, sample.sample, sample.packed, settings, context, seed=seed)
 
 
 def train_rows(task: Task, settings: Settings) -> int:
-    """Return the rows of an epoch of fine-tuning: those of the end task and of auxiliary tasks."""
-    return sum(len(learned.train) for learned in (task, *(task.auxiliary[name] for name in settings.scored_tasks)))
+    """Return the number of rows in an epoch of fine-tuning, of the end task and of auxiliary tasks."""
+    return len(task.train) + sum(len(task.auxiliary[name].train) for name in settings.scored_tasks)
 
 
 def _finetunings(settings: Settings) -> int:
@@ -183,7 +186,7 @@ def _finetunings(settings: Settings) -> int:
 def with_selector(
     estimate: Estimate, selector: Selector, task: Task, sample: Task, settings: Settings, folder: Path
 ) -> Estimate:
-    """Return the estimate with the cost of a selector that runs a model, within its share of the budget."""
+    """Return the estimate with the cost of a selector that runs a model, and a problem if it exceeds its share."""
     passages = max(estimate.retrieved_passages, 1.0)
     bytes_each = estimate.retrieved_bytes / passages
     cost = selector.cost(task, sample, settings, folder, candidates=passages, bytes_each=bytes_each)
@@ -197,7 +200,7 @@ def with_selector(
     return replace(
         estimate,
         seconds={"retrieve": before["retrieve"], "select": seconds, "pack": before["pack"], "train": before["train"]},
-        memory_bytes=max(estimate.memory_bytes, _MEMORY_AT_REST + cost.memory_bytes),
+        memory_bytes=max(estimate.memory_bytes, _BASE_MEMORY + cost.memory_bytes),
         disk_bytes=estimate.disk_bytes + cost.disk_bytes,
         warnings=estimate.warnings if is_refused else (*estimate.warnings, *problems),
         errors=(*estimate.errors, *problems) if is_refused else estimate.errors,
@@ -206,20 +209,20 @@ def with_selector(
 
 _SAMPLED_PASSAGES = 5000
 
-# Rough measurements of one aarch64 core (ChemProt against 439 MB of text), for the estimate alone; `seconds` in the
-# manifest of `retrieve` says what it really took.
+# Rough measurements on an aarch64 core (ChemProt against 439 MB of text), used by the estimate only; the manifest of
+# `retrieve` has the real `seconds`.
 _SCAN_SECONDS_PER_BYTE = 1.2e-8
 _RANK_SECONDS_PER_QUERY_AND_PASSAGE = 1e-8
-_READER_BYTES = 0.2e9  # of memory: a process that reads, whatever it reads
-_RANKED_BYTES = 36  # of memory: an entry of a query's ranking while it is filled
-_MOST_RANKED_BYTES = 0.7e8  # of memory: all that one thread fills at a time
-_SCRATCH_SHARE = 0.25  # of the text: what each shard stores
-_RANKING_BYTES = 16  # on disk: an entry of a query's ranking
+_READER_BYTES = 0.2e9  # memory of a process that reads shards
+_RANKED_BYTES = 36  # memory of an entry of a query's ranking while it is filled
+_MOST_RANKED_BYTES = 0.7e8  # memory of the rankings that a thread fills at a time
+_SCRATCH_SHARE = 0.25  # of the text: stored results of shards
+_RANKING_BYTES = 16  # disk space of an entry of a query's ranking
 
 
 @dataclass(frozen=True)
 class CorpusSize:
-    """The size of a corpus, and the seconds that one process takes to read it and cut it into passages."""
+    """The size of a corpus, and the seconds that a process takes to read it and cut it into passages."""
 
     bytes: float = 0.0
     seconds: float = 0.0
@@ -235,7 +238,7 @@ class CorpusSize:
 
 @dataclass(frozen=True)
 class RetrievalCost:
-    """The cost of retrieving and packing, and the sizes of the corpus, retrieved and selected text."""
+    """The cost of retrieval and packing, and the sizes of the corpus, the retrieved and the selected text."""
 
     seconds: dict[str, float]
     memory_bytes: float = 0.0
@@ -246,15 +249,15 @@ class RetrievalCost:
 
 
 def retrieval_cost(task: Task, corpus: Corpus | None, settings: Settings) -> RetrievalCost:
-    """Return the cost up to packed text; memory depends on queries and K, not on the corpus."""
-    queries = len(build_queries(task.train))  # key phrases take long to find and make about as many
+    """Return the cost of the stages up to pack; memory depends on queries and K, not on the corpus."""
     if corpus is None or not settings.select.part_class.selects:
         return RetrievalCost({"retrieve": 0.0, "pack": 0.0})
-    size = _sample(corpus)
+    queries = len(build_queries(task.train))  # queries of key phrases take long to build and are about as many
+    size = _corpus_size(corpus)
     workers = settings.threads or usable_cores()
     top_k = papers_top_k(len(task.train), settings.retrieve.top_k)
     ranked = queries * min(float(top_k), size.passages)
-    reading = 2 * size.seconds + size.bytes * _SCAN_SECONDS_PER_BYTE  # the second time for the retrieved texts
+    reading = 2 * size.seconds + size.bytes * _SCAN_SECONDS_PER_BYTE  # read again to fetch the retrieved texts
     scoring = queries * size.passages * _RANK_SECONDS_PER_QUERY_AND_PASSAGE
     retrieved = size.scaled(min(1.0, ranked / size.passages))
     selected = size.scaled(
@@ -271,39 +274,41 @@ def retrieval_cost(task: Task, corpus: Corpus | None, settings: Settings) -> Ret
 
 
 def _budget_bytes(budget: SizeBudget | None, size: CorpusSize, retrieved: float) -> float:
-    """Return about how many bytes a budget allows."""
+    """Return the bytes that a selection budget allows, estimated."""
     if budget is None:
         return size.bytes
-    per_unit = {"bytes": 1.0, "share": size.bytes, "passages": size.bytes / size.passages, "retrieved": retrieved}
-    return budget.amount * per_unit[budget.unit]
+    if budget.unit in ("bytes", "share"):
+        return budget.bytes_of(size.bytes)
+    return budget.amount * (retrieved if budget.unit == "retrieved" else size.bytes / size.passages)
 
 
-def _sample(corpus: Corpus) -> CorpusSize:
-    """Estimate the size of a corpus from the start of each source."""
-    size = sum((_sample_source(source, corpus.passage_characters) for source in corpus.sources), CorpusSize())
+def _corpus_size(corpus: Corpus) -> CorpusSize:
+    """Return the size of a corpus, estimated from the start of each source."""
+    size = sum((_source_size(source, corpus.passage_characters) for source in corpus.sources), CorpusSize())
     if not size.passages:
         CorpusStatistics().check_not_empty(corpus.sources)
     return size
 
 
-def _sample_source(source: Source, passage_characters: int) -> CorpusSize:
+def _source_size(source: Source, passage_characters: int) -> CorpusSize:
     texts: list[str] = []
-    read = 0
-    ticks: list[tuple[int, int]] = []  # whenever the reader fetches more: (passages seen, bytes it had fetched before)
+    bytes_read = 0
+    reads: list[tuple[int, int]] = []  # at each read of a file: (passages so far, bytes read before)
 
-    def fetched(amount: int) -> None:
-        nonlocal read
-        ticks.append((len(texts), read))
-        read += amount
+    def count_read(amount: int) -> None:
+        nonlocal bytes_read
+        reads.append((len(texts), bytes_read))
+        bytes_read += amount
 
     started = time.perf_counter()
-    passages = (pair for reading in read_source(source, fetched) for pair in passages_of(reading, passage_characters))
+    documents = read_source(source, count_read)
+    passages = (passage for document in documents for passage in passages_of(document, passage_characters))
     for _, text in islice(passages, _SAMPLED_PASSAGES):
-        texts.append(text)  # one by one, as `fetched` counts them
+        texts.append(text)  # appended in a loop, because `count_read` reads the length
     seconds = time.perf_counter() - started
     size = CorpusSize(bytes=sum(len(text.encode()) for text in texts), seconds=seconds, passages=len(texts))
-    seen, consumed = ticks[-1] if ticks else (0, 0)
-    if len(texts) < _SAMPLED_PASSAGES or not seen or not consumed:
+    passages_before, bytes_before = reads[-1] if reads else (0, 0)
+    if len(texts) < _SAMPLED_PASSAGES or not passages_before or not bytes_before:
         return size
-    # What had been fetched before the last fetch is what the passages until then were made of.
-    return size.scaled(max(1.0, seen / len(texts) * Corpus([source]).files_bytes() / consumed))
+    # The passages before the last read were made from the bytes read before it.
+    return size.scaled(max(1.0, passages_before / len(texts) * Corpus([source]).files_bytes() / bytes_before))

@@ -24,7 +24,7 @@ TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
 
 
 def requested_inputs(settings: Settings) -> dict[str, Any]:
-    """Return, for each external input, the settings that request it; None where the run does not read it.
+    """Return, for each external input, the settings that request it; None if the run does not read it.
 
     >>> requested_inputs(Settings())["checkpoint"] is None
     True
@@ -59,13 +59,15 @@ def needs_corpus(select: SelectSettings) -> bool:
 
 
 def selection_digest(settings: Settings) -> str:
-    """Return a digest of the files that the selector reads in addition to the corpus; `none` without any."""
-    found = [part.external_digest() for part in settings.select.part.parts() if part.external_path() is not None]
-    return "none" if not found else found[0] if len(found) == 1 else fingerprint(found)
+    """Return a digest of the files that the selector reads in addition to the corpus; `none` if there are none."""
+    digests = [part.external_digest() for part in settings.select.part.parts() if part.external_path() is not None]
+    if not digests:
+        return "none"
+    return digests[0] if len(digests) == 1 else fingerprint(digests)
 
 
 def _selector_path(settings: Settings) -> str | None:
-    """Return what the selector reads in addition to the corpus, such as an imported file or an embedding."""
+    """Return the files that the selector reads in addition to the corpus, such as imported passages or vectors."""
     paths = [path for part in settings.select.part.parts() if (path := part.external_path()) is not None]
     return ", ".join(paths) or None
 
@@ -76,7 +78,7 @@ def reads_corpus(settings: Settings) -> bool:
 
 
 def unread_corpus(settings: Settings) -> str | None:
-    """Return a warning where the settings name a corpus that no stage reads; None otherwise."""
+    """Return a warning if the settings name a corpus that no stage reads, else None."""
     if not settings.corpus.sources or reads_corpus(settings):
         return None
     objectives = settings.pretrain.objectives.items()
@@ -95,7 +97,7 @@ def aligned_fingerprint(settings: Settings) -> str:
 
 
 def tokenizer_fingerprint(settings: Settings) -> str:
-    """Return a digest of a given tokenizer's files; model weights in the same folder do not count."""
+    """Return a digest of the tokenizer's files, without model weights in the same folder; `learned` without files."""
     path, key = settings.tokenizer.path, "tokenizer.path"
     if path is None:
         path, key = settings.model.path, "model.path"
@@ -139,7 +141,7 @@ COPIES = "external_inputs"
 """The folder of the copies, next to the record."""
 
 LEVELS_ABOVE = 3
-"""How many folders above a run its record may be; all runs of a bundle share a record, also those of a comparison."""
+"""How many folders above a run its record may be; all runs of a bundle share a record."""
 
 _FORMAT = 1
 
@@ -156,20 +158,22 @@ class BundledInput:
 
 @dataclass(frozen=True)
 class BundledInputs:
-    """The record in an unpacked bundle; without `inputs` in other folders."""
+    """The record of an unpacked bundle; it has no `inputs` in other folders."""
 
     root: Path
     inputs: tuple[BundledInput, ...] = ()
 
     def find(self, name: str, settings: Settings) -> BundledInput | None:
-        """Return the input of this name that the settings request, if the bundle knows it."""
+        """Return the bundle's input of this name if the settings request the same input, else None."""
         requested = requested_inputs(settings)[name]
-        return next((found for found in self.inputs if found.name == name and found.requested == requested), None)
+        return next(
+            (bundled for bundled in self.inputs if (bundled.name, bundled.requested) == (name, requested)), None
+        )
 
     def copy_of(self, name: str, settings: Settings) -> Path | None:
         """Return the path of an input's copy; None without a copy."""
-        found = self.find(name, settings)
-        return None if found is None or found.copy is None else self.root / found.copy
+        bundled = self.find(name, settings)
+        return None if bundled is None or bundled.copy is None else self.root / bundled.copy
 
     def task(self, settings: Settings) -> Task | None:
         """Return the labelled data as read where the bundle was made; None without a copy."""
@@ -177,11 +181,11 @@ class BundledInputs:
         return None if folder is None else read_task(folder)
 
     def explain_other_task(self, settings: Settings, error: InputError) -> InputError:
-        """Return the error to raise where the settings request another task than the bundle holds."""
-        found = next((found for found in self.inputs if found.name == "task"), None)
-        if found is None:
+        """Return the error to raise if the settings request another task than the bundle holds."""
+        bundled = next((bundled for bundled in self.inputs if bundled.name == "task"), None)
+        if bundled is None:
             return error
-        before, now = flatten(found.requested), flatten(requested_inputs(settings)["task"])
+        before, now = flatten(bundled.requested), flatten(requested_inputs(settings)["task"])
         changed = ", ".join(key for key in now if now[key] != before.get(key))
         return InputError(
             f"the bundle holds the task as read with another {changed}, and its files are not here: {error}"
@@ -193,54 +197,54 @@ class BundledInputs:
         checkpoint = self.copy_of("checkpoint", settings)
         if checkpoint is not None:
             model = model.model_copy(update={"path": str(checkpoint)})
-        given = self.copy_of("tokenizer", settings) if tokenizer.path is not None else None
-        if given is not None:
-            tokenizer = tokenizer.model_copy(update={"path": str(given)})
+        tokenizer_copy = self.copy_of("tokenizer", settings) if tokenizer.path is not None else None
+        if tokenizer_copy is not None:
+            tokenizer = tokenizer.model_copy(update={"path": str(tokenizer_copy)})
         return settings.model_copy(update={"model": model, "tokenizer": tokenizer})
 
     def why_missing(self, name: str, settings: Settings) -> str | None:
-        """Return why an input cannot be read on this machine; None where it can."""
-        found = self.find(name, settings)
-        if found is None or found.copy is not None:
+        """Return why an input cannot be read on this machine; None if it can be read."""
+        bundled = self.find(name, settings)
+        if bundled is None or bundled.copy is not None:
             return None
         return f"the {name} ({input_path(settings, name)}) stayed on the machine where the bundle was made"
 
     def as_json(self) -> str:
         """Return the content of the record file."""
-        tree = {"format": _FORMAT, "inputs": [asdict(found) for found in self.inputs]}
+        tree = {"format": _FORMAT, "inputs": [asdict(bundled) for bundled in self.inputs]}
         return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
 
 def find_bundled_inputs(folder: Path) -> BundledInputs:
-    """Return the record for a run's folder, from the folder itself or one above it."""
+    """Return the record of a run's bundle, from the run's folder or a parent folder."""
     for parent in (folder, *folder.absolute().parents[:LEVELS_ABOVE]):
         if (parent / RECORD).is_file():
-            return _read(parent)
+            return _read_record(parent)
     return BundledInputs(folder)
 
 
-def _read(root: Path) -> BundledInputs:
+def _read_record(root: Path) -> BundledInputs:
     path = root / RECORD
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
         version = tree["format"]
-        inputs = tuple(_parse_input(each) for each in tree["inputs"]) if version == _FORMAT else ()
+        inputs = tuple(_parse_input(entry) for entry in tree["inputs"]) if version == _FORMAT else ()
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError("not the record of a bundle", path=path, hint="was the file changed by hand?") from None
     if version != _FORMAT:
         raise InputError(f"written by a newer endtask (format {version!r:.20})", path=path, hint="upgrade endtask")
-    if any(found.copy is not None and not _is_below(found.copy) for found in inputs):
+    if any(bundled.copy is not None and not _is_below(bundled.copy) for bundled in inputs):
         raise InputError("the path of a copy leads out of the bundle", path=path, hint="was the file changed by hand?")
     return BundledInputs(root, inputs)
 
 
 def _parse_input(tree: Any) -> BundledInput:
-    found = BundledInput(**tree)
-    if not isinstance(found.requested, dict) or not isinstance(found.copy, str | None):
+    bundled = BundledInput(**tree)
+    if not isinstance(bundled.requested, dict) or not isinstance(bundled.copy, str | None):
         raise TypeError
-    if found.name not in EXTERNAL_INPUTS or not isinstance(found.fingerprint, str):
+    if bundled.name not in EXTERNAL_INPUTS or not isinstance(bundled.fingerprint, str):
         raise ValueError
-    return found
+    return bundled
 
 
 def _is_below(copy: str) -> bool:

@@ -1,4 +1,4 @@
-"""Raise the errors that would stop a run late, before it starts."""
+"""Raise errors before a run starts that would otherwise stop it late."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ def preflight(
 ) -> None:
     """Raise the error that a later stage would raise, without reading the corpus or writing anything.
 
-    With `has_selection` the selector's own file need not be here: a bundle holds what was read from it. Without
-    `has_corpus` the corpus need not be here either. Without `trains` the device is not checked: another machine may
-    train.
+    With `has_selection` the selector's file is not needed: a bundle holds what the selector read from it. Without
+    `has_corpus` the corpus is not read. Without `trains` the device is not checked: another machine may train.
     """
     if not has_selection:
-        has_sources = bool(settings.corpus.sources)
-        settings.select.part.preflight(task, settings, has_corpus=has_sources)
+        settings.select.part.preflight(task, settings, has_corpus=bool(settings.corpus.sources))
     _check_text(task, settings)
     _check_task_type(task, settings)
     _check_model(task, settings)
@@ -39,7 +37,7 @@ def _check_text(task: Task, settings: Settings) -> None:
 
 
 def _check_task_type(task: Task, settings: Settings) -> None:
-    """Raise `InputError` for settings that do not apply to the type of any scored task."""
+    """Raise `InputError` for evaluation settings that apply to no scored task."""
     from endtask.evaluation.task_metrics import measure_of
 
     evaluate = settings.evaluate
@@ -47,9 +45,9 @@ def _check_task_type(task: Task, settings: Settings) -> None:
         reason = f"has no meaning for a task of type {task.type!r}"
         raise InputError(reason, key="evaluate.positive_label", hint="it is for tasks of type text or pair")
     scored = [task, *(task.auxiliary[name] for name in settings.scored_tasks)]
-    if evaluate.threshold != 0.5 and not any(one.task_type.has_threshold for one in scored):
-        given = " or ".join(sorted({repr(one.type) for one in scored}))
-        reason = f"has no meaning for a task of type {given}"
+    if evaluate.threshold != 0.5 and not any(scored_task.task_type.has_threshold for scored_task in scored):
+        types = " or ".join(sorted({repr(scored_task.type) for scored_task in scored}))
+        reason = f"has no meaning for a task of type {types}"
         raise InputError(reason, key="evaluate.threshold", hint="it is for tasks of type multilabel")
     measure_of(task, settings.evaluate)
 
@@ -72,10 +70,8 @@ def _check_training(settings: Settings, *, has_corpus: bool) -> None:
     if settings.skip_pretraining:
         return
     if not settings.objectives_with_text:
-        message = (
-            f"nothing is left to train on: there is no corpus text, and {settings.without_task} leaves out the task"
-        )
-        raise InputError(message, key="pretrain.objectives")
+        reason = f"there is no corpus text, and {settings.without_task} leaves out the task"
+        raise InputError(f"nothing is left to train on: {reason}", key="pretrain.objectives")
     settings.pretrain.weighting.part.check_texts(tuple(settings.objectives_with_text))
     for name, section in settings.objectives_with_text.items():
         section.part.preflight(name, settings)
@@ -96,7 +92,7 @@ def check_texts_exist(settings: Settings) -> None:
 
 
 def _check_folds(task: Task, settings: Settings) -> None:
-    """Raise `InputError` where a train split cannot be cut into folds."""
+    """Raise `InputError` if training needs folds of a train split that cannot be cut."""
     from endtask.weighting.folds import check_several_groups, groups_in
 
     if settings.skip_pretraining:
@@ -119,7 +115,7 @@ def _check_machine(settings: Settings) -> None:
 
 
 def _check_aligned(task: Task, settings: Settings) -> None:
-    """Raise `InputError` where fine-tuning starts from the head of an aligned objective, and none fits the task."""
+    """Raise `InputError` if fine-tuning starts from an aligned objective's head and no such head fits the task."""
     if settings.finetune.head == "aligned" and not settings.skip_finetuning:
         from endtask.training.initial_network import reused_objective
 

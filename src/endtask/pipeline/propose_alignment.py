@@ -1,4 +1,4 @@
-"""Which aligned objective fits a task: proposed from its kind, its texts and the corpus."""
+"""Propose an aligned objective for a task, from its type, its texts and the corpus."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from endtask.task import Task
 
 _SAMPLED_PASSAGES = 200
 _SAMPLED_EXAMPLES = 500
-_MOST = 0.8
-_LETTERS = re.compile(r"[^\W\d_][\w-]{1,7}")
+_MOSTLY = 0.8
+_SHORT_WORD = re.compile(r"[^\W\d_][\w-]{1,7}")
 _NEXT_SENTENCE = {"kind": "next_sentence"}
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Settings by dotted key, and why."""
+    """Proposed settings by dotted key, and the reason for them."""
 
     settings: dict[str, Any]
     reason: str
 
 
 def propose(task: Task, sources: list[dict[str, str]]) -> Proposal:
-    """An objective with inputs and a head like the task's, to be made from the corpus.
+    """Return an objective whose inputs and head are like the task's and whose labels come from the corpus.
 
     >>> from endtask.records import Example
     >>> rows = [Example(str(n), "ABC", ("no", "yes")[n % 2], text_pair="a big cat sat there") for n in range(4)]
@@ -36,24 +36,24 @@ def propose(task: Task, sources: list[dict[str, str]]) -> Proposal:
     >>> propose(task, [{"path": "docstrings"}]).settings["pretrain.objectives"]["aligned"]
     {'kind': 'acronyms'}
     """
-    aligned, reason, more = _objective(task, sources)
+    aligned, reason, extra_settings = _objective(task, sources)
     objectives = {"corpus": {"kind": "mlm", "texts": "selection"}, "task": {"kind": "joint"}, "aligned": aligned}
-    shared = {"aligned.sources": sources, "pretrain.weighting.name": "equal", "pretrain.objectives": objectives}
-    return Proposal({**shared, **more}, reason)
+    settings = {"aligned.sources": sources, "pretrain.weighting.name": "equal", "pretrain.objectives": objectives}
+    return Proposal({**settings, **extra_settings}, reason)
 
 
 def _objective(task: Task, sources: list[dict[str, str]]) -> tuple[dict[str, str], str, dict[str, Any]]:
-    """Return the objective, the reason for it, and settings that it needs."""
+    """Return the objective, the reason for it, and other settings that it needs."""
     if task.task_type.per_token and _has_links(sources):
         is_bio = any(label.upper().startswith(("B-", "I-")) or label == "B" for label in task.labels)
         objective = {"kind": "hyperlinks", "span_labels": "bio" if is_bio else "boundaries"}
         return objective, "a class for every word: the links of the corpus", {}
     if task.task_type.per_token:
         return _NEXT_SENTENCE, "a class for every word, but no row of the corpus has links: next sentences", {}
-    if _first_is_a_word(task):
-        spelled = {"tokenizer.spell_capitals": True} if _in_capitals(task) else {}
+    if _first_texts_are_words(task):
+        spelling = {"tokenizer.spell_capitals": True} if _first_texts_are_capitals(task) else {}
         reason = "two texts, the first mostly one short word: initials of words of the second"
-        return {"kind": "acronyms"}, reason, spelled
+        return {"kind": "acronyms"}, reason, spelling
     if any(example.text_pair is not None for example in task.train):
         return _NEXT_SENTENCE, "two texts: a text and its continuation", {}
     phrase = task.task_type.answer_phrase
@@ -66,16 +66,16 @@ def _has_links(sources: list[dict[str, str]]) -> bool:
     try:
         return any(document.links for document in islice(corpus.documents(), _SAMPLED_PASSAGES))
     except InputError:
-        return False  # a column of this name may hold something else
+        return False  # a column of this name may have other content
 
 
-def _first_is_a_word(task: Task) -> bool:
+def _first_texts_are_words(task: Task) -> bool:
     """Return whether the first texts of pairs are mostly single short words."""
-    pairs = [one for one in task.train[:_SAMPLED_EXAMPLES] if one.text_pair is not None]
-    return bool(pairs) and sum(_LETTERS.fullmatch(one.text.strip()) is not None for one in pairs) >= _MOST * len(pairs)
+    texts = [example.text.strip() for example in task.train[:_SAMPLED_EXAMPLES] if example.text_pair is not None]
+    return bool(texts) and sum(_SHORT_WORD.fullmatch(text) is not None for text in texts) >= _MOSTLY * len(texts)
 
 
-def _in_capitals(task: Task) -> bool:
-    """Whether most of the letters of first texts are capitals; some, such as those of `mRNA`, are not."""
+def _first_texts_are_capitals(task: Task) -> bool:
+    """Return whether most letters of first texts are capitals; some, as in `mRNA`, are not."""
     letters = [letter for example in task.train[:_SAMPLED_EXAMPLES] for letter in example.text if letter.isalpha()]
-    return bool(letters) and sum(letter.isupper() for letter in letters) >= _MOST * len(letters)
+    return bool(letters) and sum(letter.isupper() for letter in letters) >= _MOSTLY * len(letters)

@@ -1,4 +1,4 @@
-"""Run the stages in order; skip those that are finished, and detect what changed since."""
+"""Run the stages in order, skip finished stages, and detect changed settings and data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from endtask.pipeline.preflight import preflight
 from endtask.pipeline.stage import Counts, RunData, stage_fingerprint, values_read
 from endtask.pipeline.stages import STAGES as ALL_STAGES
 from endtask.progress import say
-from endtask.reporting.costs import what_was_done
+from endtask.reporting.costs import stage_summary
 from endtask.reporting.format import duration
 from endtask.task import Task
 from endtask.task.task import read_all
@@ -51,7 +51,7 @@ class RunResult:
 
     @property
     def score(self) -> float | None:
-        """The mean test score over the fine-tuning seeds; None before the evaluation."""
+        """The mean test score over the fine-tuning seeds; None before evaluation."""
         return self.stages["evaluate"]["mean"] if "evaluate" in self.stages else None
 
 
@@ -63,22 +63,22 @@ def run(
 ) -> RunResult:
     """Run the stages that are not finished and write the report.
 
-    `settings` are typed settings, a plain mapping (such as resolved settings read from JSON; it may name a `preset`), a
-    settings file or the folder of a run. `until` stops after a stage; `start` redoes a stage and all after it, which
-    is also how an old run folder takes changed settings. The folder `previous` stores what is redone.
+    `settings` are typed settings, a plain mapping (such as resolved settings from JSON; it may name a `preset`), a
+    settings file or the folder of a run. `until` is the last stage to run. `start` redoes a stage and all later ones;
+    an old run folder accepts changed settings only with it. Their old results move to the folder `previous`.
     """
     if isinstance(settings, str | Path):
         settings = _load(Path(settings))
     elif isinstance(settings, Mapping):
         preset = settings.get("preset")
         settings = load_settings(preset=preset, given={key: settings[key] for key in settings if key != "preset"})
-    return Run(settings).go(until=until, start=start)
+    return Run(settings).execute(until=until, start=start)
 
 
 def _load(path: Path) -> Settings:
     if not path.is_dir():
         return load_settings(path)
-    # The folder of a run may have been moved or copied since its settings were written.
+    # The folder may have been moved or copied after its settings were written.
     return load_settings(path / SETTINGS_FILE, given={"output_dir": str(path)})
 
 
@@ -96,12 +96,18 @@ class Run:
 
     @cached_property
     def task(self) -> Task:
-        """The labelled data, read once: from its files, or from the copy in a bundle."""
-        return self.bundled.task(self.settings) or self._read_task()
+        """The labelled data, from a bundle's copy or from its files."""
+        task = self.bundled.task(self.settings)
+        if task is not None:
+            return task
+        try:
+            return read_all(self.settings)
+        except InputError as error:
+            raise self.bundled.explain_other_task(self.settings, error) from None
 
     @cached_property
     def corpus(self) -> Corpus | None:
-        """The unlabelled text; None where the run reads none, or where it stayed on another machine."""
+        """The unlabelled text; None if the run reads none, or if it stayed on another machine."""
         if not self.settings.corpus.sources or not reads_corpus(self.settings):
             return None
         if self.bundled.why_missing("corpus", self.settings):
@@ -112,7 +118,7 @@ class Run:
 
     @property
     def data(self) -> RunData:
-        """What the stages read."""
+        """The data that the stages read."""
         return RunData(self.task, self.corpus, self.bundled.local_settings(self.settings), self.settings)
 
     def check(self, *, trains: bool = True) -> None:
@@ -122,64 +128,63 @@ class Run:
         has_corpus = not self.bundled.why_missing("corpus", self.settings)
         preflight(self.task, local, has_selection=has_selection, has_corpus=has_corpus, trains=trains)
 
-    def _read_task(self) -> Task:
-        try:
-            return read_all(self.settings)
-        except InputError as error:
-            raise self.bundled.explain_other_task(self.settings, error) from None
-
-    def go(self, *, until: str | None = None, start: str | None = None) -> RunResult:
-        """Run the stages up to `until`; skips finished ones before `start`."""
+    def execute(self, *, until: str | None = None, start: str | None = None) -> RunResult:
+        """Run the stages up to `until`; skip finished stages before `start`."""
         names = _stages_between(until, start)
         self.check(trains=uses_device(names, self.settings))
         stages = self.stage_folders()
         make_own_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
         with run_lock(self.folder):
             try:
-                self._go(names, stages, start)
+                self._run_stages(names, stages, start)
             except Exception as error:
-                trouble = disk_error(error)
-                if trouble is None:
+                message = disk_error(error)
+                if message is None:
                     raise
                 hint = "finished stages are safe; once this is fixed, the same command resumes the run"
-                raise InputError(trouble, path=self.folder, hint=hint) from None
+                raise InputError(message, path=self.folder, hint=hint) from None
         return self.result()
 
-    def follow_settings(self, *, start: str | None = None) -> None:
-        """Write these settings to the folder for a later resume; moves stages from `start` on to `previous`."""
+    def adopt_settings(self, *, start: str | None = None) -> None:
+        """Write these settings to the folder for a later resume, and move stages from `start` on to `previous`."""
         stages = self.stage_folders()
         make_own_folder(self.folder, SETTINGS_FILE)
         with run_lock(self.folder):
             for stage in stages.values():
                 stage.recover()
             self._check_unchanged(stages, start)
-            self._adopt_settings(stages, start)
+            self._write_settings(stages, start)
 
-    def _adopt_settings(self, stages: dict[str, StageFolder], start: str | None) -> None:
+    def _write_settings(self, stages: dict[str, StageFolder], start: str | None) -> None:
+        """Write the settings; first move the stages to be redone to `previous`, replacing those of an earlier redo."""
         if start is not None:
-            self._set_aside(stages, start)
+            # The last stage moves first: a kill in between leaves no stage after a missing stage.
+            for name in reversed(STAGES[STAGES.index(start) :]):
+                stages[name].move_into(self.folder / PREVIOUS)
         write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
 
-    def _go(self, names: tuple[str, ...], stages: dict[str, StageFolder], start: str | None) -> None:
+    def _run_stages(self, names: tuple[str, ...], stages: dict[str, StageFolder], start: str | None) -> None:
+        from endtask.reporting.page import write_report
+
         for stage in stages.values():
             stage.recover()
         self._check_unchanged(stages, start)
-        self._check_inputs_present(_to_do(names, stages, start), stages)
+        self._check_inputs_present(_pending(names, stages, start), stages)
         remove_leftovers(self.folder)
         with self._restore_on_input_error(stages, start):
-            self._adopt_settings(stages, start)
+            self._write_settings(stages, start)
             for name in names:
                 if stages[name].is_finished():
                     say(f"{name}: finished before, skipped")
                 else:
-                    self._do(stages[name], stages)
-        self._report()
+                    self._run_stage(stages[name], stages)
+        write_report(self.folder)
 
     @contextmanager
     def _restore_on_input_error(self, stages: dict[str, StageFolder], start: str | None) -> Iterator[None]:
-        """Restore the folder where a redo raises `InputError` before its first stage is finished.
+        """Restore the folder if a redo raises `InputError` before its first stage is finished.
 
-        Some errors only show then, such as the cost of a selection. A training error leaves the stage to be resumed.
+        Some errors appear only then, such as the cost of a selection. A training error leaves the stage to resume.
         """
         file = self.folder / SETTINGS_FILE
         settings = file.read_text(encoding="utf-8") if start is not None and file.exists() else None
@@ -190,34 +195,36 @@ class Run:
                 raise
             if not stages[start].final.exists():
                 for name in STAGES[STAGES.index(start) :]:
-                    stages[name].put_back()
+                    stages[name].move_back()
                 write_text(file, settings)
-                with suppress(OSError):  # more than this redo's is in there
+                with suppress(OSError):  # it has stages of an earlier redo
                     (self.folder / PREVIOUS).rmdir()
             raise
 
     def result(self) -> RunResult:
         """Return the counts of the finished stages."""
         manifests = {name: read_manifest(self.folder / name) for name in STAGES}
-        return RunResult(self.folder, {name: found["counts"] for name, found in manifests.items() if found})
+        return RunResult(self.folder, {name: manifest["counts"] for name, manifest in manifests.items() if manifest})
 
     def stage_folders(self) -> dict[str, StageFolder]:
         """Return every stage's folder with its fingerprint, which covers its settings and inputs."""
         digests = {name: self.input_digest(name) for name in EXTERNAL_INPUTS}
         folders: dict[str, StageFolder] = {}
-        before: dict[str, str] = {}
+        previous_stage: dict[str, str] = {}
         for name, stage in ALL_STAGES.items():
-            inputs = {**{key: digests[key] for key in stage.inputs_read(self.settings)}, **before}
+            inputs = {**{key: digests[key] for key in stage.inputs_read(self.settings)}, **previous_stage}
             digest = stage_fingerprint(stage, self.settings, inputs)
             folders[name] = StageFolder(self.folder, name, digest, values_read(stage, self.settings), inputs)
-            before = {name: digest}
+            previous_stage = {name: digest}
         return folders
 
     def input_digest(self, name: str) -> str:
-        """Return the digest of an external input: from the bundle's record, else of its files."""
+        """Return the digest of an external input, from the bundle's record or computed from its files."""
         settings = self.settings
         bundled = self.bundled.find(name, settings)
-        by_files: dict[str, Callable[[], str]] = {
+        if bundled is not None:
+            return bundled.fingerprint
+        digests: dict[str, Callable[[], str]] = {
             "task": lambda: self.task.combined_fingerprint,
             "corpus": lambda: self.corpus.fingerprint() if self.corpus else "none",
             "selection": lambda: selection_digest(settings),
@@ -225,59 +232,59 @@ class Run:
             "tokenizer": lambda: tokenizer_fingerprint(settings),
             "checkpoint": lambda: checkpoint_fingerprint(settings.model.path),
         }
-        return by_files[name]() if bundled is None else bundled.fingerprint
+        return digests[name]()
 
     def first_clash(self) -> str | None:
-        """Return the first stage in the folder that was made with other settings or data; None without one."""
+        """Return the first stage in the folder that was made with other settings or data; None without such a stage."""
         return next((name for name, stage in self.stage_folders().items() if stage.clashes()), None)
 
     def plan(self, *, until: str | None = None, start: str | None = None) -> list[tuple[str, str]]:
-        """Return what `go` would do, stage by stage; raises the errors that it would start with."""
+        """Return what `execute` would do with each stage; raise the errors that would stop it at the start."""
         names = _stages_between(until, start)
         self.check(trains=uses_device(names, self.settings))
         stages = self.stage_folders()
         redone = () if start is None else STAGES[STAGES.index(start) :]
-        plan = {name: self._what_next(stages[name], redo=name in redone) for name in names}
-        missing = first_missing(_to_do(names, stages, start), stages, self.bundled, self.settings)
-        if missing is not None:
-            plan[missing[0]] = missing[1]
+        plan = {name: self._next_action(stages[name], redo=name in redone) for name in names}
+        blocked = first_blocked(_pending(names, stages, start), stages, self.bundled, self.settings)
+        if blocked is not None:
+            plan[blocked[0]] = blocked[1]
         return list(plan.items())
 
-    def _what_next(self, stage: StageFolder, *, redo: bool) -> str:
+    def _next_action(self, stage: StageFolder, *, redo: bool) -> str:
         if stage.can_resume():
             return "resumes where it stopped"
         if redo:
             return "is redone" if stage.final.exists() else "to do"
         if stage.clashes():
-            return f"made with other settings or data: {self._what_changed(stage)}"
+            return f"made with other settings or data: {self._describe_changes(stage)}"
         return "finished" if stage.is_finished() else "to do"
 
-    def _do(self, stage: StageFolder, stages: dict[str, StageFolder]) -> None:
+    def _run_stage(self, stage: StageFolder, stages: dict[str, StageFolder]) -> None:
         say(f"{stage.name}: started" if not stage.can_resume() else f"{stage.name}: resumes where it stopped")
         finished = {name: folder.final for name, folder in stages.items()}
         counts = ALL_STAGES[stage.name].run(self.data, stage, finished)
         seconds = stage.finish(counts)
-        say(f"{stage.name}: {what_was_done(stage.name, counts)} ({duration(seconds)})")
+        say(f"{stage.name}: {stage_summary(stage.name, counts)} ({duration(seconds)})")
 
     def _check_unchanged(self, stages: dict[str, StageFolder], start: str | None) -> None:
-        """Raise `InputError` for a stage that was made with other settings or data, unless it is to be redone."""
+        """Raise `InputError` for a stage that was made with other settings or data, unless `start` redoes it."""
         changed = [stage for stage in stages.values() if stage.clashes()]
         if not changed or (start is not None and STAGES.index(start) <= STAGES.index(changed[0].name)):
             return
         raise InputError(
-            f"{self._what_changed(changed[0])} since this run was made",
+            f"{self._describe_changes(changed[0])} since this run was made",
             path=self.folder,
             hint=f"redo with --from {changed[0].name}, or choose another --output; nothing was touched",
         )
 
-    def _check_inputs_present(self, to_do: Sequence[str], stages: dict[str, StageFolder]) -> None:
-        """Raise `InputError` where a stage needs data that is not in the bundle."""
-        missing = first_missing(to_do, stages, self.bundled, self.settings)
-        if missing is not None:
+    def _check_inputs_present(self, pending: Sequence[str], stages: dict[str, StageFolder]) -> None:
+        """Raise `InputError` if a stage needs data that is not in the bundle."""
+        blocked = first_blocked(pending, stages, self.bundled, self.settings)
+        if blocked is not None:
             hint = "do it there and make another bundle; nothing was touched"
-            raise InputError(f"the stage {missing[0]} {missing[1]}", path=self.folder, hint=hint)
+            raise InputError(f"the stage {blocked[0]} {blocked[1]}", path=self.folder, hint=hint)
 
-    def _what_changed(self, stage: StageFolder) -> str:
+    def _describe_changes(self, stage: StageFolder) -> str:
         changes = stage.changes()
         if changes.get("corpus", ("", ""))[1] == "none" and self.settings.corpus.sources:
             return f"select.name is now {self.settings.select.name}, for which no corpus is searched,"
@@ -290,22 +297,9 @@ class Run:
         ]
         return f"{' and '.join(files) or f'inputs of the stage {stage.name}'} changed"
 
-    def _set_aside(self, stages: dict[str, StageFolder], start: str) -> None:
-        """Move the stages to be redone to `previous`, replacing those of an earlier redo.
-
-        The last stage moves first: a kill in between leaves no stage after a missing one.
-        """
-        for name in reversed(STAGES[STAGES.index(start) :]):
-            stages[name].set_aside(self.folder / PREVIOUS)
-
-    def _report(self) -> None:
-        from endtask.reporting.page import write_report
-
-        write_report(self.folder)
-
 
 def uses_device(names: Sequence[str], settings: Settings) -> bool:
-    """Return whether some of the stages train or run a model; others may prepare data for another machine.
+    """Return whether a stage trains or runs a model; other stages may prepare data for another machine.
 
     >>> uses_device(["read", "select", "pack"], Settings()), uses_device(["pack", "pretrain"], Settings())
     (False, True)
@@ -315,7 +309,7 @@ def uses_device(names: Sequence[str], settings: Settings) -> bool:
 
 
 def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:
-    """Return the stages up to `until`; raises `InputError` for unknown names."""
+    """Return the stages up to `until`. Raise `InputError` for unknown names."""
     for name in (until, start):
         if name is not None and name not in STAGES:
             raise InputError(f"unknown stage {name!r}", hint=did_you_mean(name, STAGES))
@@ -325,22 +319,22 @@ def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:
     return names
 
 
-def _to_do(names: Sequence[str], stages: Mapping[str, StageFolder], start: str | None) -> list[str]:
-    """Return the stages that are not finished or are redone."""
+def _pending(names: Sequence[str], stages: Mapping[str, StageFolder], start: str | None) -> list[str]:
+    """Return the stages that are not finished or that `start` redoes."""
     redone = () if start is None else STAGES[STAGES.index(start) :]
     return [name for name in names if name in redone or not stages[name].is_finished()]
 
 
-def first_missing(
-    to_do: Sequence[str], folders: Mapping[str, StageFolder], bundled: BundledInputs, settings: Settings
+def first_blocked(
+    pending: Sequence[str], folders: Mapping[str, StageFolder], bundled: BundledInputs, settings: Settings
 ) -> tuple[str, str] | None:
-    """Return the first of the stages to do that cannot run on this machine, and why; None where all can."""
-    for name in to_do:
+    """Return the first pending stage that cannot run on this machine, and the reason; None if all can run."""
+    for name in pending:
         stage = ALL_STAGES[name]
         reasons = [bundled.why_missing(opened, settings) for opened in stage.inputs_opened(settings)]
-        before = stage.reads_files_of
-        if before is not None and before not in to_do and left_out(folders[before].final):
-            reasons.append(f"the files of the stage {before} stayed on the machine where the bundle was made")
+        source = stage.reads_files_of
+        if source is not None and source not in pending and left_out(folders[source].final):
+            reasons.append(f"the files of the stage {source} stayed on the machine where the bundle was made")
         reason = next((reason for reason in reasons if reason), None)
         if reason is not None:
             return name, f"cannot be done here: {reason}"
@@ -348,23 +342,23 @@ def first_missing(
 
 
 def dry_run_selection(settings: Settings) -> dict[str, Any]:
-    """Return the counts of the select stage under these settings; the selection itself is deleted."""
+    """Return the counts of a selection under these settings, and delete the selection."""
     run = Run(settings)
     run.check()
     stages = run.stage_folders()
-    _check_possible(run, stages)
+    _check_can_select(run, stages)
     try:
         with run_lock(run.folder):
             return _select_in_scratch(run, stages)
     except Exception as error:
-        trouble = disk_error(error)
-        if trouble is None:
+        message = disk_error(error)
+        if message is None:
             raise
-        raise InputError(trouble, path=run.folder, hint="the run is unchanged") from None
+        raise InputError(message, path=run.folder, hint="the run is unchanged") from None
 
 
-def _check_possible(run: Run, stages: Mapping[str, StageFolder]) -> None:
-    """Raise `InputError` without a finished retrieve stage, or where its files stayed on another machine.
+def _check_can_select(run: Run, stages: Mapping[str, StageFolder]) -> None:
+    """Raise `InputError` if the retrieve stage is not finished, or if its files stayed on another machine.
 
     A selector that reads no retrieved passages accepts a retrieve stage that was made for another selector.
     """
@@ -376,15 +370,15 @@ def _check_possible(run: Run, stages: Mapping[str, StageFolder]) -> None:
         message = f"{selector} reads no retrieved passages, and there are none to compare with"
         hint = f"leave out --dry-run: endtask select {run.folder}"
         raise InputError(message, path=run.folder, key="select.name", hint=hint)
-    to_do = ["select"] if finished else ["retrieve", "select"]
-    missing = first_missing(to_do, stages, run.bundled, run.settings)
-    if missing is not None:
+    pending = ["select"] if finished else ["retrieve", "select"]
+    blocked = first_blocked(pending, stages, run.bundled, run.settings)
+    if blocked is not None:
         hint = "do it there; nothing was touched"
-        raise InputError(f"the stage {missing[0]} {missing[1]}", path=run.folder, hint=hint)
+        raise InputError(f"the stage {blocked[0]} {blocked[1]}", path=run.folder, hint=hint)
 
 
 def _select_in_scratch(run: Run, stages: Mapping[str, StageFolder]) -> dict[str, Any]:
-    # In the run's folder, since a selection may be too large for the system's folder of temporary files.
+    # The scratch folder is in the run's folder: a selection may be too large for the system's temporary files.
     folder = run.folder / _DRY_RUN
     shutil.rmtree(folder, ignore_errors=True)  # left by a killed dry run
     try:

@@ -1,10 +1,12 @@
-"""Stages: each turns folders into a folder, and its fingerprint covers the settings and inputs that it reads."""
+"""Base class of stages, their input data, and their fingerprints."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,9 +24,9 @@ Finished = Mapping[str, Path]
 
 @dataclass(frozen=True)
 class RunData:
-    """What the stages read.
+    """The data that the stages read.
 
-    The paths of `settings` lead to files on this machine; `requested` are the settings as the user wrote them.
+    `settings` has the paths of files on this machine; `requested` has the settings as the user wrote them.
     """
 
     task: Task
@@ -33,7 +35,7 @@ class RunData:
     requested: Settings
 
     def contamination_check(self) -> Callable[[str], bool] | None:
-        """Return a function that tells whether a text contains a dev or test text; None where the filter is off."""
+        """Return a function that detects dev or test text in a text; None if the filter is off."""
         if not self.settings.retrieve.contamination_filter:
             return None
         from endtask.retrieval.contamination import ContaminationFilter
@@ -43,11 +45,11 @@ class RunData:
 
 
 class Stage(ABC):
-    """One step of a run. Settings of earlier stages count through their fingerprints."""
+    """A step of a run that turns folders into a folder."""
 
     name: ClassVar[str]
     reads_files_of: ClassVar[str | None] = None
-    """The earlier stage whose files this one reads, where a bundle may leave them out."""
+    """The earlier stage whose files this stage reads and a bundle may leave out."""
 
     @abstractmethod
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
@@ -58,7 +60,7 @@ class Stage(ABC):
         return ()
 
     def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
-        """Return the external inputs whose files the stage opens and that a bundle does not copy."""
+        """Return the external inputs whose files the stage opens and a bundle does not copy."""
         return ()
 
     @abstractmethod
@@ -67,7 +69,7 @@ class Stage(ABC):
 
 
 SCHEMA_VERSION = 1
-"""Raise it when a default value or the meaning of a setting changes: older stages are then redone."""
+"""Increase it when a default value or the meaning of a setting changes: runs then redo older stages."""
 
 
 def stage_fingerprint(stage: Stage, settings: Settings, inputs: Mapping[str, str]) -> str:
@@ -76,31 +78,22 @@ def stage_fingerprint(stage: Stage, settings: Settings, inputs: Mapping[str, str
 
 
 def changed_values(stage: Stage, settings: Settings) -> dict[str, Any]:
-    """Return the values that a stage reads and that differ from the defaults, by dotted key."""
+    """Return the settings that a stage reads and that differ from the defaults, by dotted key."""
     values = {key: _changed(settings, key) for key in stage.settings_read(settings)}
     return {key: value for key, value in values.items() if value is not None}
 
 
 def values_read(stage: Stage, settings: Settings) -> dict[str, Any]:
-    """Return all values that a stage reads, by dotted key, for people to read in the manifest."""
+    """Return all settings that a stage reads, by dotted key; the manifest shows them to users."""
     tree = settings.model_dump(mode="json")
-    return {key: _at(tree, key) for key in stage.settings_read(settings)}
+    return {key: reduce(getitem, key.split("."), tree) for key in stage.settings_read(settings)}
 
 
 def _changed(settings: Settings, key: str) -> Any:
-    """Return the value at a key, without what has its default value; None where nothing differs."""
-    *above, last = key.split(".")
-    section: Any = settings
-    for name in above:
-        section = getattr(section, name)
+    """Return the value at a key without its default values; None if all have their default."""
+    *parents, last = key.split(".")
+    section: Any = reduce(getattr, parents, settings)
     value = getattr(section, last)
     if isinstance(value, Section):
         return non_defaults(value) or None
     return non_defaults(section).get(last)
-
-
-def _at(tree: Mapping[str, Any], key: str) -> Any:
-    value: Any = tree
-    for name in key.split("."):
-        value = value[name]
-    return value

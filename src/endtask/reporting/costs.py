@@ -15,10 +15,10 @@ Counts = dict[str, Any]
 
 @dataclass(frozen=True)
 class StageCost:
-    """One finished stage: `bytes` is the text it read or selected; tokens and FLOPs are those of training.
+    """The cost of a finished stage: `bytes` of text read or selected; tokens and FLOPs of training.
 
-    `flops` are 6 x parameters x tokens as in the papers, `matmul_flops` those of every matrix product. `joules` are
-    those of the machine, None where they cannot be measured; `gpu_bytes` is the peak GPU memory.
+    `flops` are 6 x parameters x tokens as in the papers; `matmul_flops` is the sum over all matrix products. `joules`
+    are those of the machine, or None if they cannot be measured; `gpu_bytes` is the peak GPU memory.
     """
 
     stage: str
@@ -39,7 +39,7 @@ def stage_costs(run: RunFolder) -> list[StageCost]:
 
 
 def total_cost(costs: list[StageCost]) -> dict[str, float]:
-    """Return the sums over the stages, and the peak of GPU memory; omits bytes, since stages read the same text."""
+    """Return the sums over the stages and the peak GPU memory, without bytes, because stages read the same text."""
     return {
         "seconds": round(sum(cost.seconds for cost in costs), 3),
         "tokens": sum(cost.tokens or 0 for cost in costs),
@@ -61,7 +61,7 @@ def corpus_text(counts: Counts) -> int:
 
 
 def less_of_domain(drawn: Counts) -> str:
-    """Return an explanation for the case that the domain has fewer passages than requested.
+    """Return why the domain has fewer passages than requested; empty if it has not.
 
     >>> less_of_domain({"passages": 8, "less_than_requested": "10x of train would be 3,000"})
     ', all there are; 10x of train would be 3,000'
@@ -70,7 +70,7 @@ def less_of_domain(drawn: Counts) -> str:
 
 
 def better_weights(counts: Counts) -> str:
-    """Return which weights `finetune.keep_better` chose, those before or after fine-tuning; empty if it was off.
+    """Return whether `finetune.keep_better` chose the weights before or after fine-tuning; empty if it was off.
 
     >>> better_weights({"from_pretraining": 1, "seeds": [{}, {}, {}]})
     'fine-tuning did not help on dev: the model has the weights before it (1 of 3 seeds)'
@@ -85,8 +85,8 @@ def better_weights(counts: Counts) -> str:
     return f"fine-tuning helped on dev: the model has the weights after it ({seeds:,} of {seeds:,} seeds)"
 
 
-def what_was_done(stage: str, counts: Counts) -> str:
-    """Summarize the counts of a stage in a few words."""
+def stage_summary(stage: str, counts: Counts) -> str:
+    """Return the counts of a stage in a few words."""
     return _SUMMARIES[stage](counts)
 
 
@@ -99,7 +99,7 @@ def _cost(stage: str, manifest: dict[str, Any]) -> StageCost:
     }
     return StageCost(
         stage,
-        what_was_done(stage, counts),
+        stage_summary(stage, counts),
         float(manifest["seconds"]),
         tokens=int(counts["tokens"]) if trained else None,
         padded_tokens=counts.get("padded_tokens"),
@@ -113,15 +113,15 @@ def _cost(stage: str, manifest: dict[str, Any]) -> StageCost:
 
 def _selection_flops(counts: Counts) -> float | None:
     """Return the FLOPs of the scoring model of an influence selection."""
-    own = counts.get("influence")
-    return None if own is None else float(own["fitting_flops"] + own["scoring_flops"])
+    influence = counts.get("influence")
+    return None if influence is None else float(influence["fitting_flops"] + influence["scoring_flops"])
 
 
 def _read(counts: Counts) -> str:
-    tasks = {"": counts, **{f"{name}: ": each for name, each in counts.get(TASKS, {}).items()}}
+    tasks = {"": counts, **{f"{name}: ": splits for name, splits in counts.get(TASKS, {}).items()}}
     return "; ".join(
-        before + ", ".join(f"{rows:,} {split}" for split, rows in each.items() if split != TASKS) + " rows"
-        for before, each in tasks.items()
+        prefix + ", ".join(f"{rows:,} {split}" for split, rows in splits.items() if split != TASKS) + " rows"
+        for prefix, splits in tasks.items()
     )
 
 
@@ -146,13 +146,13 @@ def _selected(counts: Counts) -> str:
 
 
 def _packed(counts: Counts) -> str:
-    parts = [{name: part for name, part in counts.items() if name != TASKS}, *counts.get(TASKS, {}).values()]
-    tokens = sum(part["tokens"] for each in parts for part in each.values() if isinstance(part, dict))
+    tasks = [{name: part for name, part in counts.items() if name != TASKS}, *counts.get(TASKS, {}).values()]
+    tokens = sum(part["tokens"] for task in tasks for part in task.values() if isinstance(part, dict))
     return f"{shown.count(tokens)} tokens written, vocabulary of {counts['vocabulary']:,}"
 
 
 def _pretrained(counts: Counts) -> str:
-    """Return steps, size and device, and whether dev stopped the stage early.
+    """Return steps, size and device, and whether the dev score stopped training early.
 
     >>> _pretrained({"steps": 10, "planned_steps": 80, "best_step": 5, "parameters": 1000, "device": "cpu"})
     'stopped after 10 steps of 80 (no better dev score since step 5), 1,000 parameters, on cpu'
@@ -162,7 +162,9 @@ def _pretrained(counts: Counts) -> str:
     steps, planned = shown.plural(counts["steps"], "step"), counts.get("planned_steps", counts["steps"])
     if counts["steps"] < planned:
         steps = f"stopped after {steps} of {planned:,} (no better dev score since step {counts['best_step']:,})"
-    return f"{steps}, {shown.count(counts['parameters'])} parameters, on {counts['device']}"
+    passes = counts.get("selection_passes")
+    read = f", the selection read {passes:.1f} times" if passes is not None else ""
+    return f"{steps}{read}, {shown.count(counts['parameters'])} parameters, on {counts['device']}"
 
 
 def _finetuned(counts: Counts) -> str:

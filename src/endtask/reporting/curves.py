@@ -9,10 +9,10 @@ from endtask.reporting.plots import Series, line_chart
 from endtask.reporting.run_folder import Row, RunFolder
 from endtask.reporting.scores import metric_of
 
-_PARTS = {"mlm": "masked-LM loss", "task": "task loss"}
+_LOSSES = {"mlm": "masked-LM loss", "task": "task loss"}
 _OBJECTIVES = {"corpus": "selected passages", "task": "task texts"}
 _DEV = "dev"
-_NO_LOSSES = {
+_OTHER_CURVES = {
     "weight": ("Pre-training: weights of the objectives", "weight"),
     "cosine": ("Pre-training: agreement with held-out task data", "cosine"),
     "reselect": ("Pre-training: scores at re-selection, in deviations", "score"),
@@ -21,39 +21,44 @@ _NO_LOSSES = {
 
 
 def pretrain_charts(run: RunFolder) -> list[Markup]:
-    """Draw a chart per kind of loss (their scales differ) with a line per objective; then weights and dev scores."""
+    """Return a chart per kind of loss (their scales differ) with a line per objective, then weights and dev scores."""
     rows = pretrain_rows(run)
     names = sorted({name for row in rows for name in row if "/" in name})
-    losses = [name for name in names if _family(name) not in (*_NO_LOSSES, _DEV)]
-    kinds = sorted({name.split("/", 1)[1] for name in losses})
-    charts = [_loss_chart(rows, [name for name in losses if name.split("/", 1)[1] == kind], kind) for kind in kinds]
-    for family, (title, label) in _NO_LOSSES.items():
-        lines = [Series(_own_name(name), _points(rows, name)) for name in names if _family(name) == family]
+    losses = [name for name in names if _first_part(name) not in (*_OTHER_CURVES, _DEV)]
+    kinds = sorted({_second_part(name) for name in losses})
+    charts = [_loss_chart(rows, [name for name in losses if _second_part(name) == kind], kind) for kind in kinds]
+    for curve, (title, label) in _OTHER_CURVES.items():
+        curve_names = [name for name in names if _first_part(name) == curve]
+        lines = [Series(_display_name(_second_part(name)), _points(rows, name)) for name in curve_names]
         if lines:
             charts.append(line_chart(lines, title=title, x_label="step", y_label=label))
     return [*charts, *_dev_chart(run, rows)]
 
 
 def pretrain_rows(run: RunFolder) -> list[Row]:
-    """Return the curves of pre-training; concatenates those of a sequence of objectives, with running steps."""
-    parts = run.counts("pretrain").get("objectives", {})
-    sequence = [found for name in parts if (found := run.curves("pretrain", name))]
+    """Return the curves of pre-training; those of a sequence of objectives are concatenated, with running steps."""
+    objectives = run.counts("pretrain").get("objectives", {})
+    sequence = [curves for name in objectives if (curves := run.curves("pretrain", name))]
     if not sequence:
         return run.curves("pretrain")
     rows: list[Row] = []
-    for part in sequence:
-        before = rows[-1]["step"] if rows else 0
-        rows += [{**row, "step": before + row["step"]} for row in part]
+    for curves in sequence:
+        last_step = rows[-1]["step"] if rows else 0
+        rows += [{**row, "step": last_step + row["step"]} for row in curves]
     return rows
 
 
 def _loss_chart(rows: list[Row], names: list[str], kind: str) -> Markup:
-    lines = [Series(_objective(name), _points(rows, name)) for name in names]
-    return line_chart(lines, title=_pretrain_title(kind, names), x_label="step", y_label="loss")
+    """Return a chart of a kind of loss; its title has the objective if a single line has no legend."""
+    lines = [Series(_display_name(_first_part(name)), _points(rows, name)) for name in names]
+    title = f"Pre-training: {_LOSSES.get(kind, f'{kind} loss')}"
+    if len(lines) == 1:
+        title = f"{title}, {lines[0].name}"
+    return line_chart(lines, title=title, x_label="step", y_label="loss")
 
 
 def _dev_chart(run: RunFolder, rows: list[Row]) -> list[Markup]:
-    """Draw the dev score of pre-training's own head, if it was evaluated."""
+    """Return a chart of the dev scores of pre-training's head; empty if it was not evaluated."""
     points = _points(rows, f"{_DEV}/{metric_of(run)}")
     if not points:
         return []
@@ -63,7 +68,7 @@ def _dev_chart(run: RunFolder, rows: list[Row]) -> list[Markup]:
 
 
 def finetune_charts(run: RunFolder) -> list[Markup]:
-    """Draw the dev score per epoch and the training loss per step, a line per seed."""
+    """Return charts of the dev score per epoch and the training loss per step, with a line per seed."""
     seeds = [result["seed"] for result in run.counts("finetune").get("seeds", [])]
     if not seeds:
         return []
@@ -83,37 +88,29 @@ def _points(rows: list[Row], name: str, unit: float = 1) -> tuple[tuple[float, f
     return tuple((row["step"] / unit, row[name]) for row in rows if name in row)
 
 
-def _family(name: str) -> str:
+def _first_part(name: str) -> str:
     return name.split("/", 1)[0]
 
 
-def _own_name(name: str) -> str:
-    own = name.split("/", 1)[1]
-    return _OBJECTIVES.get(own, own)
+def _second_part(name: str) -> str:
+    return name.split("/", 1)[1]
 
 
-def _objective(name: str) -> str:
-    objective = name.split("/", 1)[0]
+def _display_name(objective: str) -> str:
     return _OBJECTIVES.get(objective, objective)
 
 
-def _pretrain_title(kind: str, names: list[str]) -> str:
-    """Return the kind of loss, and its objective where a single line has no legend."""
-    title = f"Pre-training: {_PARTS.get(kind, f'{kind} loss')}"
-    return f"{title}, {_objective(names[0])}" if len(names) == 1 else title
-
-
 def objective_rows(run: RunFolder) -> list[Row]:
-    """Return all parts of training in order: the data of each, and the counts and last weight of objectives."""
+    """Return all parts of training in order, with the data of each, and the counts and last weight of objectives."""
     counts = run.counts("pretrain")
     weights = _last_weights(run)
     rows = []
     for use in counts.get("uses", []):
-        own = counts.get("objectives", {}).get(use["part"], {})
+        objective = counts.get("objectives", {}).get(use["part"], {})
         rows.append(
             {
                 **{key: use[key] for key in ("part", "learns", "reads", "split", "labels")},
-                **{key: own.get(key) for key in ("steps", "tokens", "matmul_flops")},
+                **{key: objective.get(key) for key in ("steps", "tokens", "matmul_flops")},
                 "weight": weights.get(use["part"]),
             }
         )

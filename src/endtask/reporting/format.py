@@ -1,10 +1,12 @@
-"""Format numbers and texts for people: one function per kind."""
+"""Format numbers and texts for pages and the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+
+from endtask.progress import duration as duration
 
 _METRIC_NAMES = {
     "micro_f1": "micro-F1",
@@ -25,23 +27,7 @@ _METRIC_NAMES = {
 _NOT_IN_POINTS = ("rmse", "perplexity")
 _SIZES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _PERCENT_WITHOUT_DECIMALS = 10
-_LONGEST_WHOLE = 1e6
-
-
-def duration(seconds: float) -> str:
-    """Format a duration in its two largest units.
-
-    >>> duration(0.25), duration(12.34), duration(200), duration(7260)
-    ('0.2 s', '12 s', '3 min 20 s', '2 h 1 min')
-    """
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    rounded = round(seconds)
-    minutes, rest = divmod(rounded, 60)
-    if rounded < 3600:
-        return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min"
+_SMALLEST_ROUNDED = 1e6
 
 
 def count(number: float) -> str:
@@ -102,7 +88,7 @@ def score(value: float) -> str:
 
 
 def score_with_spread(mean: float, spread: float, seeds: int) -> str:
-    """Format a mean score with its standard deviation, which a single seed does not have.
+    """Format a mean score with its standard deviation, or alone for a single seed.
 
     >>> score_with_spread(0.523, 0.0141, 3), score_with_spread(0.523, 0.0, 1)
     ('52.3 ± 1.4', '52.3')
@@ -156,11 +142,11 @@ def short(value: Any) -> str:
     """
     if not isinstance(value, float):
         return str(value)
-    return f"{value:.0f}" if value.is_integer() and abs(value) < _LONGEST_WHOLE else f"{value:.3g}"
+    return f"{value:.0f}" if value.is_integer() and abs(value) < _SMALLEST_ROUNDED else f"{value:.3g}"
 
 
 def moment(time: str) -> str:
-    """Format a time stamp of a manifest, to the minute.
+    """Format a time stamp of a manifest, rounded down to the minute.
 
     >>> moment("2026-01-31T13:44:27+00:00"), moment("yesterday")
     ('2026-01-31 13:44 UTC', 'yesterday')
@@ -172,7 +158,7 @@ def moment(time: str) -> str:
 
 
 def shorten(text: str, characters: int) -> str:
-    """Return the beginning of a text on one line, cut at a blank if one is near.
+    """Return the beginning of a text on one line, cut at a blank if possible.
 
     >>> shorten("a small  language model", 12), shorten("short", 12)
     ('a small …', 'short')

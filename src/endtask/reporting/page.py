@@ -1,4 +1,4 @@
-"""The report of a run: one self-contained HTML file, and the same numbers for the command line."""
+"""The report of a run as a self-contained HTML file, and the same numbers for the command line."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import jinja2
 
 from endtask.io.atomic import write_text
 from endtask.registry import task_types
+from endtask.reporting import baselines, scores, selection
 from endtask.reporting import format as shown
-from endtask.reporting import scores, selection
 from endtask.reporting.costs import stage_costs, total_cost
 from endtask.reporting.curves import finetune_charts, objective_rows, pretrain_charts
 from endtask.reporting.run_folder import RunFolder
@@ -28,19 +28,18 @@ _FILTERS = (
 
 Context = dict[str, Any]
 MODEL_FOLDER = '"path/to/this/folder"'
-"""Stands for the model's folder in the calls of task types."""
+"""The placeholder of the model's folder in the example calls of task types."""
 
 
 def write_report(folder: Path) -> Path:
-    """Write `report.html` into the run's folder from its finished stages; returns its path."""
-    run = RunFolder(folder)
-    page = _template().render(_context(run))
+    """Write `report.html` into the run's folder from its finished stages. Return its path."""
+    page = _template().render(_context(RunFolder(folder)))
     write_text(folder / REPORT, page)
     return folder / REPORT
 
 
 def verdict(folder: Path) -> str:
-    """Return one sentence with the result of the run."""
+    """Return the result of the run as a sentence."""
     return scores.verdict_of(RunFolder(folder))
 
 
@@ -50,6 +49,7 @@ def verdict_lines(folder: Path) -> list[str]:
     note = scores.constant_prediction_note(run)
     return [
         scores.verdict_of(run),
+        *(f"  {sentence}" for sentence in baselines.baseline_sentences(run, most=1)),
         *scores.lines_of_test_sets(run),
         *scores.lines_of_auxiliary_tasks(run),
         *([note] if note else []),
@@ -60,7 +60,6 @@ def summary(folder: Path) -> dict[str, Any]:
     """Return the numbers of the report as plain values, for `--json`."""
     run = RunFolder(folder)
     costs = stage_costs(run)
-    baseline = scores.majority_baseline(run)
     return {
         "folder": str(folder),
         "task": run.task_name,
@@ -70,8 +69,8 @@ def summary(folder: Path) -> dict[str, Any]:
         "metric": scores.metric_of(run),
         "results": run.results,
         "seeds": [asdict(row) for row in scores.seed_rows(run)],
-        "majority_baseline": asdict(baseline) if baseline else None,
-        "classes": [asdict(scores) for scores in _class_scores(run)],
+        "baselines": [asdict(row) | {"is_clear": row.is_clear} for row in baselines.baseline_rows(run)],
+        "classes": [asdict(row) for row in _class_scores(run)],
         "objectives": objective_rows(run),
         "cost": {"total": total_cost(costs), "stages": [asdict(cost) for cost in costs]},
         "selection": run.counts("select") or None,
@@ -112,32 +111,31 @@ def _context(run: RunFolder) -> Context:
 
 
 def _corpus(run: RunFolder) -> Context:
-    found = selection.summarize_selection(run.selected())
-    shares = selection.source_shares(run.counts("retrieve").get("corpus", {}), found)
+    summary = selection.summarize_selection(run.selected())
+    shares = selection.source_shares(run.counts("retrieve").get("corpus", {}), summary)
     return {
         "sources": shares,
         "selection_quality": selection.quality_sentence(run.counts("select")),
         "domain_drawn": selection.domain_sentence(run.counts("select")),
         "source_chart": selection.source_chart(shares),
-        "pairs": selection.explain(found.best, run.examples("train")) if found.best else [],
+        "pairs": selection.explain(summary.best, run.examples("train")) if summary.best else [],
     }
 
 
-def _type(run: RunFolder) -> type[Any]:
+def _task_type(run: RunFolder) -> type[Any]:
     """Return the `TaskType` of a run's task."""
     return task_types.get(str(run.audit["type"]) if run.audit is not None else "text")
 
 
 def _confusion(run: RunFolder) -> scores.Confusion:
     """Return the confusion matrix of a single-label task."""
-    return scores.Confusion.count(run.predictions() if _type(run).form == "classes" else ())
+    return scores.Confusion.count(run.predictions() if _task_type(run).form == "classes" else ())
 
 
 def _class_scores(run: RunFolder) -> list[scores.ClassScores]:
     """Return the scores of each class, label or type of span."""
-    if _type(run).form == "tags":
-        return scores.span_scores(run.predictions(), run.audit["labels"] if run.audit else ())
-    return scores.label_scores(run.predictions()) if _type(run).form == "label_sets" else _confusion(run).scores()
+    tags = run.audit["labels"] if run.audit else ()
+    return scores.class_scores(_task_type(run).form, list(run.predictions()), tags)
 
 
 def _results(run: RunFolder) -> Context:
@@ -147,10 +145,11 @@ def _results(run: RunFolder) -> Context:
         "test_sets": scores.scores_of_test_sets(run),
         "auxiliary_tasks": scores.scores_of_auxiliary_tasks(run),
         "class_scores": _class_scores(run),
-        "class_noun": {"tags": "span", "label_sets": "label"}.get(_type(run).form, "class"),
+        "class_noun": {"tags": "span", "label_sets": "label"}.get(_task_type(run).form, "class"),
         "metric": scores.metric_of(run),
         "seeds": scores.seed_rows(run),
-        "baseline": scores.majority_baseline(run),
+        "baselines": baselines.baseline_rows(run),
+        "baseline_sentences": baselines.baseline_sentences(run),
         "confusion": confusion,
         "matrix_fits": len(confusion.labels) <= _MATRIX_LABELS,
         "mistakes": confusion.mistakes(_MISTAKES),
@@ -158,27 +157,27 @@ def _results(run: RunFolder) -> Context:
 
 
 def _versions(run: RunFolder) -> dict[str, str]:
-    """Return the versions of all packages, with their stages where stages used different versions."""
+    """Return the versions of all packages; of several versions of a package, each with its stages."""
     by_package: dict[str, dict[str, list[str]]] = {}
     for stage, manifest in run.manifests.items():
         for name, version in manifest["versions"].items():
             by_package.setdefault(name, {}).setdefault(version, []).append(stage)
     return {
-        name: next(iter(found))
-        if len(found) == 1
-        else "; ".join(f"{version} ({', '.join(stages)})" for version, stages in found.items())
-        for name, found in by_package.items()
+        name: next(iter(versions))
+        if len(versions) == 1
+        else "; ".join(f"{version} ({', '.join(stages)})" for version, stages in versions.items())
+        for name, versions in by_package.items()
     }
 
 
 def _use(run: RunFolder) -> Context:
-    """Return the parts of commands to copy, with the folder's name quoted for shell and Python."""
-    pair = _type(run).second_text == "always"
+    """Return the parts of commands to copy, with the folder quoted for the shell and for Python."""
+    is_pair = _task_type(run).second_text == "always"
     folder = json.dumps(str(run.path / "model"), ensure_ascii=False)
-    name, _, call = _type(run).card_call.partition(" = ")
-    text = '{"text": "first text", "text_pair": "second text"}' if pair else '"a text to classify"'
+    name, _, call = _task_type(run).card_call.partition(" = ")
+    text = '{"text": "first text", "text_pair": "second text"}' if is_pair else '"a text to classify"'
     return {
-        "is_pair": pair,
+        "is_pair": is_pair,
         "shell_folder": shlex.quote(str(run.path)),
         "python_call": f"{name} = {call.replace(MODEL_FOLDER, folder)}\nprint({name}({text}))",
     }

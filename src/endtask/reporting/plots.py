@@ -1,7 +1,7 @@
-"""Charts as SVG, for pages and for the docs: lines, grouped horizontal bars and rows of dots.
+"""Draw charts as SVG for pages and docs: lines, grouped horizontal bars and rows of dots.
 
-Colours and dashes come from chart.css by class (`series-0`, `series-1`, ...), so that light, dark and print each have
-their own. Every chart holds its title and its figures as text for those who do not see it.
+chart.css defines colours and dashes by class (`series-0`, `series-1`, ...), for light screens, dark screens and print.
+Every chart has its title and its numbers as text for screen readers.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from markupsafe import Markup
 from endtask.reporting.format import shorten
 
 WIDTH = 480
-STYLES = 6  # how many series styles the style sheet knows
+STYLES = 6  # number of series styles in chart.css
 
 _LEFT, _RIGHT, _BOTTOM, _PLOT_HEIGHT = 52, 12, 40, 190
 _LEGEND_LINE, _TITLE_LINE = 18, 26
 _LETTER = 6.6  # mean width of a letter of the legend
-_TOO_LARGE = 1e100  # far from where differences and margins would overflow
-_SMALLEST_SPAN = 1e-100  # below that all values count as one
-_MARKERS_UP_TO = 25
+_TOO_LARGE = 1e100  # far below values whose differences and margins overflow
+_SMALLEST_SPAN = 1e-100  # values in a smaller span count as equal
+_MOST_MARKERS = 25
 _BAR, _BAR_GAP, _BAR_LABEL, _VALUE_WIDTH = 13, 3, 20, 60
 _DOT_LABEL, _DOT_ROW = 150, 20
-_LOG_MARGIN = 1.25  # factor between the outermost values and the ends of a logarithmic axis
+_LOG_MARGIN = 1.25  # factor between the extreme values and the ends of a logarithmic axis
 
 _LINE_SAMPLE = Markup('<line class="line series-{style}" x1="{x:.1f}" x2="{end:.1f}" y1="{y}" y2="{y}"/>')
 _DOT_SAMPLE = Markup('<circle class="dot series-{style}" cx="{middle:.1f}" cy="{y}" r="5"/>')
@@ -36,7 +36,7 @@ _BAR_SAMPLE = Markup('<rect class="bar series-{style}" x="{x:.1f}" y="{top}" wid
 
 @dataclass(frozen=True)
 class Series:
-    """A named line: points (x, y) in the order of x; values that are not finite, or absurdly large, are left out."""
+    """A named line of points (x, y) in the order of x; values that are not finite or too large are left out."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -49,7 +49,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps values between `low` and `high` to pixels between `start` and `end`; a single value to the middle.
+    """Maps values from `low` to `high` to pixels from `start` to `end`; a single value is in the middle.
 
     >>> Scale(0, 10, 100, 200)(2.5), Scale(3, 3, 100, 200)(3), Scale(1, 100, 100, 200, log=True)(10)
     (125.0, 150.0, 150.0)
@@ -64,19 +64,19 @@ class Scale:
     def __call__(self, value: float) -> float:
         if self.high == self.low:
             return (self.start + self.end) / 2
-        part = (value - self.low) / (self.high - self.low)
+        fraction = (value - self.low) / (self.high - self.low)
         if self.log:
-            part = math.log(value / self.low) / math.log(self.high / self.low)
-        return self.start + part * (self.end - self.start)
+            fraction = math.log(value / self.low) / math.log(self.high / self.low)
+        return self.start + fraction * (self.end - self.start)
 
     def ticks(self, least_step: float = 0.0) -> tuple[float, ...]:
-        """Round values to write at the axis."""
+        """Return round values for the labels of the axis."""
         return log_ticks(self.low, self.high) if self.log else round_ticks(self.low, self.high, least_step=least_step)
 
 
 @dataclass(frozen=True)
 class BarGroup:
-    """One label with a value for each of the chart's bars, how each value reads, and, where known, its interval."""
+    """A label with a value for each of the chart's bars, the text of each value, and intervals where known."""
 
     label: str
     values: tuple[float, ...]
@@ -84,13 +84,13 @@ class BarGroup:
     intervals: tuple[tuple[float, float] | None, ...] = ()
 
     def end(self, bar: int) -> float:
-        """How far a bar reaches with its interval."""
+        """Return the largest value of a bar and its interval."""
         interval = self.intervals[bar] if self.intervals else None
         return max(self.values[bar], interval[1]) if interval else self.values[bar]
 
 
 def round_ticks(low: float, high: float, most: int = 6, least_step: float = 0.0) -> tuple[float, ...]:
-    """Round values from `low` to `high`, at most `most` of them, in steps of 1, 2 or 5 times a power of ten.
+    """Return at most `most` round values from `low` to `high`, in steps of 1, 2 or 5 times a power of ten.
 
     >>> round_ticks(0.3, 9.2), round_ticks(1, 2, least_step=1)
     ((2.0, 4.0, 6.0, 8.0), (1, 2))
@@ -107,7 +107,7 @@ def round_ticks(low: float, high: float, most: int = 6, least_step: float = 0.0)
 
 
 def log_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Powers of ten from `low` to `high`, with steps between them where there is room; in a short range round values.
+    """Return powers of ten from `low` to `high`, with steps between them in a short range, or else round values.
 
     >>> log_ticks(0.8, 12), log_ticks(5, 400), log_ticks(1.3, 1.7)
     ((1.0, 2.0, 5.0, 10.0), (10.0, 30.0, 100.0, 300.0), (1.3, 1.4, 1.5, 1.6, 1.7))
@@ -120,9 +120,9 @@ def log_ticks(low: float, high: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class DotRow:
-    """One row of a dot chart: for some of the chart's names (by index) a value, and whether its dot is filled.
+    """A row of a dot chart: (index of a name, value, whether the dot is filled) for each dot.
 
-    A row without any dots is a heading.
+    A row without dots is a heading.
     """
 
     label: str
@@ -139,9 +139,9 @@ def line_chart(
     y_format: Callable[[float], str] = lambda value: f"{value:.3g}",
     log: bool = False,
 ) -> Markup:
-    """A chart with one line per series, dots where there are few points, and a legend if there are several.
+    """Return a chart with a line per series, dots for few points, and a legend for several series.
 
-    `log`: both axes are logarithmic, and all values must be positive.
+    With `log` both axes are logarithmic, and all values must be positive.
     """
     drawn = [(number, line) for number, line in enumerate(series) if line.finite]
     legend, legend_height = (
@@ -165,7 +165,7 @@ def line_chart(
 
 
 def bar_chart(groups: Sequence[BarGroup], names: Sequence[str], *, title: str) -> Markup:
-    """Groups of horizontal bars with whiskers for intervals, the value written at the end of each bar."""
+    """Return groups of horizontal bars, with whiskers for intervals and the value at the end of each bar."""
     legend, legend_height = _legend(names, _BAR_SAMPLE) if len(names) > 1 else (Markup(""), 0)
     top = _TITLE_LINE + legend_height
     longest = max((group.end(bar) for group in groups for bar in range(len(group.values))), default=0.0)
@@ -180,7 +180,7 @@ def bar_chart(groups: Sequence[BarGroup], names: Sequence[str], *, title: str) -
 
 
 def dot_chart(rows: Sequence[DotRow], names: Sequence[str], *, title: str, x_label: str) -> Markup:
-    """Rows of dots over one axis, a style for each name; zero is in the middle."""
+    """Return rows of dots over a shared axis with zero in the middle, and a style for each name."""
     legend, legend_height = _legend(names, _DOT_SAMPLE)
     reach = 1.05 * max((abs(value) for row in rows for _, value, _ in row.dots), default=1.0)
     top = _TITLE_LINE + legend_height
@@ -204,8 +204,8 @@ def dot_chart(rows: Sequence[DotRow], names: Sequence[str], *, title: str, x_lab
 
 
 def picture(title: str, charts: Sequence[Markup], columns: int = 1) -> str:
-    """Charts in rows of `columns`, as an SVG file that needs nothing else; light or dark as its reader's screen."""
-    heights = [float(found[1]) for chart in charts if (found := re.search(r'height="([\d.]+)"', chart))]
+    """Return charts in rows of `columns` as a self-contained SVG file, which is light or dark like the screen."""
+    heights = [float(match[1]) for chart in charts if (match := re.search(r'height="([\d.]+)"', chart))]
     gap, placed, bottom = 24, [], 12.0
     for first in range(0, len(charts), columns):
         for column, chart in enumerate(charts[first : first + columns]):
@@ -233,7 +233,7 @@ def _svg(title: str, description: str, height: float, content: Markup) -> Markup
 
 
 def _legend(names: Sequence[str], sample: Markup) -> tuple[Markup, int]:
-    """Entries side by side, on as many lines as they need, each with a sample of its style; and their height."""
+    """Return entries with samples of their styles, on as many lines as they need, and the height of the lines."""
     x, line, entries = 0.0, 0, []
     for number, name in enumerate(names):
         shown = shorten(name, 40)
@@ -303,7 +303,7 @@ def _line(style: int, line: Series, across: Scale, up: Scale) -> Markup:
     path = Markup('<polyline class="line series-{}" points="{}"><title>{}</title></polyline>').format(
         style, " ".join(f"{x:.1f},{y:.1f}" for x, y in coordinates), line.name
     )
-    if len(coordinates) > _MARKERS_UP_TO:
+    if len(coordinates) > _MOST_MARKERS:
         return path
     dot = Markup('<circle class="dot series-{}" cx="{:.1f}" cy="{:.1f}" r="3"/>')
     return path + Markup("").join(dot.format(style, x, y) for x, y in coordinates)
@@ -329,7 +329,7 @@ def _bars(group: BarGroup, top: float, along: Scale) -> Markup:
 
 
 def _whisker(low: float, high: float, top: float) -> Markup:
-    """A line from end to end of an interval over the middle of a bar, with a short stroke at each end."""
+    """Return a line over the middle of a bar from end to end of an interval, with a short stroke at each end."""
     middle, reach = top + _BAR / 2, _BAR / 4
     strokes = f"M{low:.1f} {middle - reach:g}v{2 * reach:g}M{high:.1f} {middle - reach:g}v{2 * reach:g}"
     return Markup('<path class="whisker" d="{}M{:.1f} {:g}H{:.1f}"/>').format(strokes, low, middle, high)

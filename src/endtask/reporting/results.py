@@ -1,4 +1,4 @@
-"""A run's results as one small JSON file: scores, predictions and cost, without weights and texts."""
+"""Write a run's results to a small JSON file: scores, predictions and cost, without weights and texts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from endtask.task.targets import as_lists, targets
 from endtask.task.task import example_of
 
 FORMAT = 1
-# Settings that do not affect the results.
-_LEFT_OUT = ("output_dir", "report_to")
-_OF_A_STAGE = ("fingerprint", "seconds", "joules", "gpu_bytes", "counts", "finished", "versions", "machine")
+_UNRELATED_SETTINGS = ("output_dir", "report_to")
+_STAGE_KEYS = ("fingerprint", "seconds", "joules", "gpu_bytes", "counts", "finished", "versions", "machine")
 
 Tree = dict[str, Any]
 
@@ -33,10 +32,11 @@ def results_of(folder: str | Path) -> Tree:
 
     `predictions` contains, for dev and test, the truth and each seed's predictions: class indices (into `labels`),
     scores, 0 or 1 for each label, or the indices of a row's tags; whether each row is leak-free; and a hash of the row
-    ids, which shows whether two runs predicted the same rows.
+    ids, which is equal if two runs predicted the same rows.
     """
     run = RunFolder(Path(folder))
-    task = _task(run)
+    task = stored_task(run)
+    predictions = {split: _predictions(run, task, split) for split in ("dev", "test")} if task else {}
     return {
         "format": FORMAT,
         "endtask": own_version(),
@@ -44,34 +44,32 @@ def results_of(folder: str | Path) -> Tree:
         "type": task.type if task else None,
         "labels": list(task.all_labels) if task else None,
         "metric": metric_of(run),
-        "settings": {key: value for key, value in run.settings.items() if key not in _LEFT_OUT},
+        "settings": {key: value for key, value in run.settings.items() if key not in _UNRELATED_SETTINGS},
         "stages": {
-            stage: {key: manifest[key] for key in _OF_A_STAGE if key in manifest}
+            stage: {key: manifest[key] for key in _STAGE_KEYS if key in manifest}
             for stage, manifest in run.manifests.items()
         },
         "cost": total_cost(stage_costs(run)),
         "dev": run.counts("finetune").get("seeds"),
         "test": run.results,
-        "predictions": {
-            split: found for split in ("dev", "test") if task and (found := _predictions(run, task, split))
-        },
+        "predictions": {split: tree for split, tree in predictions.items() if tree is not None},
     }
 
 
 def write_results(file: Path, folder: Path) -> None:
-    """Write the results of a run to a file, replacing an older one."""
+    """Write the results of a run to a file; replace an existing file."""
     write_text(file, json.dumps(results_of(folder), ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def check_results_file(file: Path) -> None:
-    """Raise `InputError` before hours of training if the file cannot be written."""
+    """Raise `InputError` if the file cannot be written, before hours of training."""
     if file.is_dir():
         raise InputError("is a folder, not a file", path=file, hint="--results results.json")
     if not file.absolute().parent.is_dir():
         raise InputError("no such folder", path=file.parent, hint="make it first")
 
 
-def _task(run: RunFolder) -> Task | None:
+def stored_task(run: RunFolder) -> Task | None:
     """Return the task that the read stage stored."""
     if run.audit is None or "read" not in run.manifests:
         return None
@@ -85,7 +83,7 @@ def _stored_task(run: RunFolder, audit: Tree, auxiliary: str | None = None) -> T
 
 
 def _predictions(run: RunFolder, task: Task, split: str) -> Tree | None:
-    by_seed = _of_dev(run) if split == "dev" else _of_test(run, task)
+    by_seed = _dev_predictions(run) if split == "dev" else _test_predictions(run, task)
     if not by_seed or split not in task.splits:
         return None
     leaked = leaked_ids(task, split)
@@ -97,15 +95,16 @@ def _predictions(run: RunFolder, task: Task, split: str) -> Tree | None:
     }
 
 
-def _of_dev(run: RunFolder) -> dict[str, list[Any]]:
+def _dev_predictions(run: RunFolder) -> dict[str, list[Any]]:
     """Return the dev predictions by seed."""
     seeds = [row["seed"] for row in run.counts("finetune").get("seeds", [])]
     files = {str(seed): run.path / "finetune" / f"seed-{seed}" / DEV_PREDICTIONS for seed in seeds}
     return {seed: json.loads(file.read_text(encoding="utf-8")) for seed, file in files.items() if file.exists()}
 
 
-def _of_test(run: RunFolder, task: Task) -> dict[str, list[Any]]:
+def _test_predictions(run: RunFolder, task: Task) -> dict[str, list[Any]]:
+    """Return the test predictions by seed."""
     if run.results is None or run.results["split"] != "test":
         return {}
-    found = read_predictions(run.path / "evaluate", task.all_labels, task.type)
-    return {str(seed): as_lists(row, task.type) for seed, row in zip(found.seeds, found.predicted, strict=True)}
+    stored = read_predictions(run.path / "evaluate", task.all_labels, task.type)
+    return {str(seed): as_lists(row, task.type) for seed, row in zip(stored.seeds, stored.predicted, strict=True)}

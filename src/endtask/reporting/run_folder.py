@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class RunFolder:
-    """The finished stages of a run; raises `InputError` for a folder without a run."""
+    """The finished stages of a run. Raises `InputError` for a folder without a run."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder

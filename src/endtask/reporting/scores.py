@@ -1,4 +1,4 @@
-"""Per-class scores: precision, recall, F1 and the confusion matrix over the predictions of all seeds."""
+"""Scores in the report: the verdict and its notes, rows per metric and seed, and scores per class over all seeds."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ from typing import Any
 
 from endtask.config.data_usage import DataUse, chosen_by_dev
 from endtask.evaluation.metrics.spans import scheme_of, spans_of
-from endtask.evaluation.task_metrics import Measure, deciding_metrics, positive_class
+from endtask.evaluation.task_metrics import deciding_metrics
 from endtask.io.run_layout import TASKS
 from endtask.registry import task_types
 from endtask.reporting import format as shown
+from endtask.reporting.baselines import score_interval
 from endtask.reporting.costs import better_weights
 from endtask.reporting.run_folder import RunFolder
+
+Tree = dict[str, Any]
+
+_NEARLY_CONSTANT = 0.01  # of the range of the true scores
+_SAME_ANSWER = {"tags": "the same tag", "numbers": "nearly the same score", "label_sets": "the same labels"}
 
 
 @dataclass(frozen=True)
 class ClassScores:
-    """The scores of one class; `support` counts the rows with this true label, once per seed."""
+    """The scores of a class; `support` counts the rows with this true label, once per seed."""
 
     label: str
     support: int
@@ -44,7 +50,7 @@ class Confusion:
 
     @classmethod
     def count(cls, predictions: Iterable[Mapping[str, Any]]) -> Confusion:
-        """Count predictions; labels are in alphabetical order."""
+        """Return the counts of predictions, with labels in alphabetical order."""
         pairs: Counter[tuple[str, str]] = Counter()
         seeds = 0
         for row in predictions:
@@ -75,7 +81,7 @@ class Confusion:
 
 
 def label_scores(predictions: Iterable[Mapping[str, Any]]) -> list[ClassScores]:
-    """Return the scores of each label where a row may have several, in alphabetical order.
+    """Return the scores of each label of a multilabel task, in alphabetical order.
 
     >>> [row.f1 for row in label_scores([{"label": ["a", "b"], "predicted": {"0": ["a"], "1": ["a", "b"]}}])]
     [1.0, 0.6666666666666666]
@@ -86,7 +92,7 @@ def label_scores(predictions: Iterable[Mapping[str, Any]]) -> list[ClassScores]:
 
 
 def span_scores(predictions: Iterable[Mapping[str, Any]], tags: Sequence[str]) -> list[ClassScores]:
-    """Return the scores of each type of span, or of each tag where the tags do not form spans."""
+    """Return the scores of each type of span, or of each tag if the tags do not form spans."""
     scheme = scheme_of(tags)
 
     def spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
@@ -99,51 +105,41 @@ def span_scores(predictions: Iterable[Mapping[str, Any]], tags: Sequence[str]) -
     )
 
 
+def class_scores(form: str, predictions: Sequence[Mapping[str, Any]], tags: Sequence[str]) -> list[ClassScores]:
+    """Return the scores of each class, label or type of span of answers of this form; of numbers none."""
+    if form == "tags":
+        return span_scores(predictions, tags)
+    if form == "label_sets":
+        return label_scores(predictions)
+    return Confusion.count(predictions).scores() if form == "classes" else []
+
+
 def _pooled(pairs: Iterable[tuple[set[Any], set[Any]]]) -> list[ClassScores]:
     """Return the scores of each label, or of each type of span, from pairs of true and predicted sets."""
-    true: Counter[str] = Counter()
-    predicted: Counter[str] = Counter()
-    right: Counter[str] = Counter()
-    for wanted, found in pairs:
-        for counts, items in ((true, wanted), (predicted, found), (right, wanted & found)):
+    true_counts: Counter[str] = Counter()
+    predicted_counts: Counter[str] = Counter()
+    correct_counts: Counter[str] = Counter()
+    for truth, predicted in pairs:
+        sets = ((true_counts, truth), (predicted_counts, predicted), (correct_counts, truth & predicted))
+        for counts, items in sets:
             counts.update(item if isinstance(item, str) else item[0] or "span" for item in items)
-    names = sorted({*true, *predicted})
-    return [_class_scores(name, true[name], predicted[name], right[name]) for name in names]
+    names = sorted({*true_counts, *predicted_counts})
+    return [_class_scores(name, true_counts[name], predicted_counts[name], correct_counts[name]) for name in names]
 
 
-def _class_scores(label: str, support: int, predicted: int, right: int) -> ClassScores:
+def _class_scores(label: str, support: int, predicted: int, correct: int) -> ClassScores:
     return ClassScores(
         label,
         support,
-        precision=right / predicted if predicted else 0.0,
-        recall=right / support if support else 0.0,
-        f1=2 * right / (support + predicted) if support + predicted else 0.0,
+        precision=correct / predicted if predicted else 0.0,
+        recall=correct / support if support else 0.0,
+        f1=2 * correct / (support + predicted) if support + predicted else 0.0,
     )
-
-
-def constant_prediction_score(
-    truth: Sequence[str], label: str, metric: str, *, labels: Sequence[str] = (), positive_label: str | None = None
-) -> float:
-    """Return the score of always predicting one label.
-
-    >>> constant_prediction_score(["a", "a", "b", "c"], "a", "accuracy")
-    0.5
-    """
-    names = tuple(sorted({*labels, *truth, label}))
-    number = {name: index for index, name in enumerate(names)}
-    measure = Measure(metric, "text", names, positive_class(names, positive_label))
-    return measure.score([number[name] for name in truth], [number[label]] * len(truth))
-
-
-Tree = dict[str, Any]
-
-_NEARLY = 0.01  # of the range of the true scores
-_SAME = {"tags": "the same tag", "numbers": "nearly the same score", "label_sets": "the same labels"}
 
 
 @dataclass(frozen=True)
 class SeedRow:
-    """One fine-tuning seed: its best dev score and step, and the test scores of those weights."""
+    """A fine-tuning seed: its best dev score and step, and the test scores of those weights."""
 
     seed: int
     dev: float
@@ -161,23 +157,18 @@ class ScoreRow:
     std: float
 
 
-@dataclass(frozen=True)
-class MajorityBaseline:
-    """The score of always predicting the most frequent label of train."""
-
-    label: str
-    score: float
-
-
 def verdict_of(run: RunFolder) -> str:
-    """Return one sentence with score, standard deviation, split, rows and seeds."""
+    """Return a sentence with score, standard deviation, split, rows and seeds."""
     if run.results is None:
         finished = ", ".join(run.manifests) or "none"
         return f"{run.task_name}: not evaluated yet; finished stages: {finished}."
     results, summary = run.results, run.results["summary"]
     seeds = len(results["seeds"])
     mean = shown.score_with_spread(summary["mean"], summary["std"], seeds)
-    where = f"{results['split']} ({shown.plural(results['rows'], 'row')}, {shown.plural(seeds, 'seed')})"
+    details = [shown.plural(results["rows"], "row"), shown.plural(seeds, "seed")]
+    if interval := score_interval(run):
+        details.append(f"95% interval {shown.score(interval[0])} to {shown.score(interval[1])}")
+    where = f"{results['split']} ({', '.join(details)})"
     return f"{run.task_name}: {shown.metric_name(summary['metric'])} {mean} on {where}{_leak_free_score(results)}."
 
 
@@ -205,22 +196,8 @@ def _as_sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
 
 
-def majority_baseline(run: RunFolder) -> MajorityBaseline | None:
-    """Return the score of always predicting train's most frequent label; None before evaluation or without an audit."""
-    if run.results is None or run.audit is None or task_types.get(run.audit["type"]).form != "classes":
-        return None
-    counts = run.audit["splits"]["train"]["labels"]
-    label = max(counts, key=lambda name: counts[name])
-    truth = [row["label"] for row in run.predictions()]
-    if not truth:
-        return None
-    labels, positive = run.audit["labels"], run.settings.get("evaluate", {}).get("positive_label")
-    score = constant_prediction_score(truth, label, metric_of(run), labels=labels, positive_label=positive)
-    return MajorityBaseline(label, score)
-
-
 def metric_of(run: RunFolder) -> str:
-    """Return the metric that chooses the epoch and is in the verdict."""
+    """Return the metric of the verdict, which also chooses the epoch."""
     if run.results is not None:
         return str(run.results["summary"]["metric"])
     metric = str(run.settings.get("evaluate", {}).get("metric", "accuracy"))
@@ -230,7 +207,7 @@ def metric_of(run: RunFolder) -> str:
 
 
 def all_scores(run: RunFolder) -> list[ScoreRow]:
-    """Return every score of the evaluated split, mean and standard deviation over the seeds; the main metric first."""
+    """Return mean and standard deviation over the seeds of every score, the main metric first."""
     if run.results is None:
         return []
     seeds, metric = run.results["seeds"], metric_of(run)
@@ -239,7 +216,7 @@ def all_scores(run: RunFolder) -> list[ScoreRow]:
 
 
 def scores_of_test_sets(run: RunFolder) -> dict[str, Tree]:
-    """Return rows, mean and standard deviation of each of several test sets, and their mean."""
+    """Return rows, mean and standard deviation of each of several test sets, and of their mean."""
     sets: dict[str, Tree] = dict((run.results or {}).get("test_sets", {}))
     if sets and run.results is not None:
         sets["mean of the sets"] = {"rows": run.results["rows"], "mean": run.results["mean_of_test_sets"], "std": None}
@@ -263,7 +240,7 @@ def scores_of_auxiliary_tasks(run: RunFolder) -> dict[str, Tree]:
 
 
 def lines_of_auxiliary_tasks(run: RunFolder) -> list[str]:
-    """Return a line like the verdict for each auxiliary task."""
+    """Return a line for each auxiliary task, like the verdict."""
     lines = []
     for name, results in scores_of_auxiliary_tasks(run).items():
         summary, seeds = results["summary"], len(results["seeds"])
@@ -278,7 +255,7 @@ def _mean_and_spread(values: list[float]) -> tuple[float, float]:
 
 
 def seed_rows(run: RunFolder) -> list[SeedRow]:
-    """Return one row per fine-tuning seed; its scores are None before evaluation."""
+    """Return a row per fine-tuning seed; its scores are None before evaluation."""
     metric = metric_of(run)
     scored = {row["seed"]: row for row in run.results["seeds"]} if run.results else {}
     return [
@@ -294,7 +271,7 @@ def seed_rows(run: RunFolder) -> list[SeedRow]:
 
 
 def _leak_free_score(results: Tree) -> str:
-    """Return the leak-free score, if some rows of the split are in train."""
+    """Return the leak-free score if some rows of the split are in train, else an empty text."""
     rows, clean, summary = results["rows"], results["leak_free_rows"], results["summary"]
     if clean == rows:
         return ""
@@ -317,7 +294,7 @@ def _leak_note(results: Tree) -> str:
 
 
 def constant_prediction_note(run: RunFolder) -> str | None:
-    """Return a sentence if a model predicts the same for all rows; None if none does, or all true labels are equal."""
+    """Return a note if a model predicts the same for all rows; None otherwise, or if all true labels are equal."""
     if run.results is None or run.audit is None:
         return None
     form = str(task_types.get(run.audit["type"]).form)
@@ -326,7 +303,7 @@ def constant_prediction_note(run: RunFolder) -> str | None:
     if not constant:
         return None
     every = "Every" if len(by_seed) == 1 else f"With {len(constant)} of {len(by_seed)} seeds every"
-    unit, same = "token" if form == "tags" else "row", _SAME.get(form, "the same label")
+    unit, same = "token" if form == "tags" else "row", _SAME_ANSWER.get(form, "the same label")
     predicted = " or ".join(dict.fromkeys(_describe(values, form) for values in constant))
     meaning = "hardly distinguishes them" if form == "numbers" else "has learned nothing that distinguishes them"
     return f"{every} {unit} of {run.results['split']} got {same}, {predicted}: the model {meaning}."
@@ -352,12 +329,12 @@ def _values(label: Any, form: str) -> Iterable[Any]:
 
 def _is_constant(values: Collection[Any], truth: Collection[Any], form: str) -> bool:
     if form == "numbers":
-        return bool(max(values) - min(values) <= _NEARLY * (max(truth) - min(truth)))
+        return bool(max(values) - min(values) <= _NEARLY_CONSTANT * (max(truth) - min(truth)))
     return len(values) == 1
 
 
 def _describe(values: Collection[Any], form: str) -> str:
-    """Return the constant prediction in words.
+    """Return the constant prediction as text.
 
     >>> _describe({("a", "b")}, "label_sets"), _describe({()}, "label_sets"), _describe({2.4121, 2.4123}, "numbers")
     ("'a', 'b'", 'none', 'about 2.41')

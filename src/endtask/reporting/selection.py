@@ -1,4 +1,4 @@
-"""The selection in the report: bytes by source, quality measures, and selected passages next to their queries."""
+"""The selection in the report: bytes by source, quality measures, and selected passages with their queries."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from endtask.reporting.plots import BarGroup, bar_chart
 from endtask.retrieval.words import IDEOGRAPH, LETTER, character_classes, fold, words_of
 
 SHOWN = 6
-_SOURCES_DRAWN = 12
+_MOST_SOURCES = 12
 _CANDIDATES = 200
 _PASSAGE_CHARACTERS, _EXAMPLE_CHARACTERS = 420, 280
-_BEFORE_THE_FIRST = 40  # characters shown before the first distinctive word
+_CONTEXT = 40  # characters of an excerpt before a distinctive word
 _COMMON_SHARE = 0.05
 _TEXTS_FOR_COMMON_WORDS = 2000
 
@@ -38,7 +38,7 @@ class SelectionSummary:
 
 @dataclass(frozen=True)
 class SourceShare:
-    """The size of one source and of its part of the selection, which is 0 before the select stage."""
+    """The size of a source and of its part of the selection, which is 0 before the select stage."""
 
     name: str
     documents: int
@@ -59,7 +59,7 @@ class TextSpan:
 
 @dataclass(frozen=True)
 class MatchedPair:
-    """A selected passage and the example whose query matched it best; `example_id` is empty if there is none."""
+    """A selected passage and the example whose query matched it best; without such an example `example_id` is empty."""
 
     passage_id: str
     passage: list[TextSpan]
@@ -74,19 +74,19 @@ class MatchedPair:
 
 
 def summarize_selection(selected: Iterable[Selected]) -> SelectionSummary:
-    """Read a selection once; `best` contains at most one passage, the best, per best-matching example."""
+    """Return the summary of a selection, read once; `best` has the best passages, at most one per example."""
     summary = SelectionSummary()
 
     def counted() -> Iterator[Selected]:
-        for item in selected:
-            summary.passages[item.document.source] += 1
-            summary.bytes[item.document.source] += len(item.document.text.encode())
-            yield item
+        for passage in selected:
+            summary.passages[passage.document.source] += 1
+            summary.bytes[passage.document.source] += len(passage.document.text.encode())
+            yield passage
 
-    ranked = heapq.nsmallest(_CANDIDATES, counted(), key=lambda item: (item.rank, -item.score, item.position))
+    ranked = heapq.nsmallest(_CANDIDATES, counted(), key=lambda row: (row.rank, -row.score, row.position))
     by_query: dict[str, Selected] = {}
-    for item in ranked:
-        by_query.setdefault(item.matched_queries[0] if item.matched_queries else item.document.id, item)
+    for passage in ranked:
+        by_query.setdefault(passage.matched_queries[0] if passage.matched_queries else passage.document.id, passage)
     summary.best = list(by_query.values())[:SHOWN]
     return summary
 
@@ -109,19 +109,19 @@ def source_shares(corpus: dict[str, Any], selection: SelectionSummary) -> list[S
 
 
 def source_chart(shares: list[SourceShare]) -> Markup | None:
-    """Draw each source's share of the corpus and of the selection; None for a single source or no selection."""
+    """Return a chart of each source's share of the corpus and of the selection; None for one source or no selection."""
     total, selected = sum(share.bytes for share in shares), sum(share.selected_bytes for share in shares)
     if len(shares) < 2 or not total or not selected:
         return None
     groups = []
-    for source in shares[:_SOURCES_DRAWN]:
-        parts = (source.bytes / total, source.selected_bytes / selected)
-        groups.append(BarGroup(source.name, parts, tuple(shown.share(part) for part in parts)))
+    for source in shares[:_MOST_SOURCES]:
+        values = (source.bytes / total, source.selected_bytes / selected)
+        groups.append(BarGroup(source.name, values, tuple(shown.share(value) for value in values)))
     return bar_chart(groups, ["of the corpus", "of the selected text"], title="Share of bytes by source")
 
 
 def domain_sentence(counts: dict[str, Any]) -> str:
-    """Describe the passages drawn from the task's domain, if an objective reads them.
+    """Return a sentence on the passages drawn from the domain; empty if no objective reads them.
 
     >>> domain_sentence({"domain": {"passages": 8, "bytes": 2000, "of_passages": 90, "sources": ["news", "books"]}})
     '8 of 90 passages (2 kB) of the domain (books, news) were drawn at random.'
@@ -139,7 +139,7 @@ def domain_sentence(counts: dict[str, Any]) -> str:
 
 
 def quality_sentence(counts: dict[str, Any]) -> str:
-    """Describe the quality measures of the select stage that need no training; empty if it has none.
+    """Return the quality measures of the select stage, which need no training; empty if it has none.
 
     >>> quality_sentence({"quality": {"kl": 1.25, "overlap": {"best_rank": {"share": 0.5, "jaccard": 0.25}}}})
     "KL divergence from the task's n-grams 1.250; 50% also selected by best_rank (Jaccard 0.25)."
@@ -149,9 +149,11 @@ def quality_sentence(counts: dict[str, Any]) -> str:
         return ""
     parts = [f"KL divergence from the task's n-grams {quality['kl']:.3f}"]
     if "kl_reduction" in quality:
-        parts[0] += f", {_less(quality['kl_reduction'])} than a random draw of that size from the retrieved passages"
+        reduction = quality["kl_reduction"]
+        difference = f"{abs(reduction):.3f} {'less' if reduction >= 0 else 'more'}"
+        parts[0] += f", {difference} than a random draw of that size from the retrieved passages"
     if "label_words" in quality:
-        parts.append(_label_words(quality["label_words"]))
+        parts.append(_label_words_phrase(quality["label_words"]))
     for name, overlap in quality.get("overlap", {}).items():
         parts.append(f"{shown.share(overlap['share'])} also selected by {name} (Jaccard {overlap['jaccard']:.2f})")
     for pair, overlap in counts.get("fused", {}).items():
@@ -159,51 +161,46 @@ def quality_sentence(counts: dict[str, Any]) -> str:
     return f"{'; '.join(parts)}."
 
 
-def _less(reduction: float) -> str:
-    return f"{abs(reduction):.3f} {'less' if reduction >= 0 else 'more'}"
-
-
-def _label_words(statistics: dict[str, Any]) -> str:
-    of_all = f" ({statistics['share_retrieved']:.2%} of what was retrieved)" if "share_retrieved" in statistics else ""
-    return (
-        f"{statistics['share']:.2%} of its words indicate a class{of_all}, "
-        f"{statistics['found']:,} of {statistics['words']:,} such words occur in it"
-    )
+def _label_words_phrase(statistics: dict[str, Any]) -> str:
+    share = f"{statistics['share']:.2%} of its words indicate a class"
+    if "share_retrieved" in statistics:
+        share += f" ({statistics['share_retrieved']:.2%} of what was retrieved)"
+    return f"{share}, {statistics['found']:,} of {statistics['words']:,} such words occur in it"
 
 
 def explain(best: Iterable[Selected], examples: Iterable[Mapping[str, Any]]) -> list[MatchedPair]:
-    """Pair passages with the texts of their best examples; highlights shared words that few examples contain."""
+    """Return passages with the texts of their best examples; shared words that few examples contain are highlighted."""
     best = list(best)
-    wanted = {item.matched_queries[0] for item in best if item.matched_queries}
-    found: dict[str, Mapping[str, Any]] = {}
+    best_queries = {passage.matched_queries[0] for passage in best if passage.matched_queries}
+    by_id: dict[str, Mapping[str, Any]] = {}
     frequency: Counter[str] = Counter()
     texts = 0
     for example in examples:
         if texts < _TEXTS_FOR_COMMON_WORDS:
             texts += 1
             frequency.update(set(_words(_text_of(example))))
-        if example["id"] in wanted:
-            found[example["id"]] = example
+        if example["id"] in best_queries:
+            by_id[example["id"]] = example
     common = {word for word, number in frequency.items() if number > max(1, _COMMON_SHARE * texts)}
-    return [
-        _pair(item, found.get(item.matched_queries[0], {}) if item.matched_queries else {}, common) for item in best
-    ]
+    return [_pair(passage, by_id, common) for passage in best]
 
 
-def _pair(item: Selected, example: Mapping[str, Any], common: set[str]) -> MatchedPair:
+def _pair(passage: Selected, examples: Mapping[str, Mapping[str, Any]], common: set[str]) -> MatchedPair:
+    example_id = passage.matched_queries[0] if passage.matched_queries else ""
+    example = examples.get(example_id, {})
     query = _text_of(example)
-    shared = (set(_words(item.document.text)) & set(_words(query))) - common
+    shared = (set(_words(passage.document.text)) & set(_words(query))) - common
     return MatchedPair(
-        passage_id=item.document.id,
-        passage=_highlighted(_excerpt(item.document.text, shared, _PASSAGE_CHARACTERS), shared),
-        title=item.document.title,
-        rank=item.rank,
-        score=item.score,
-        matched_count=item.matched_count,
-        example_id=item.matched_queries[0] if item.matched_queries else "",
+        passage_id=passage.document.id,
+        passage=_highlighted(_excerpt(passage.document.text, shared, _PASSAGE_CHARACTERS), shared),
+        title=passage.document.title,
+        rank=passage.rank,
+        score=passage.score,
+        matched_count=passage.matched_count,
+        example_id=example_id,
         example=_highlighted(_excerpt(query, shared, _EXAMPLE_CHARACTERS), shared),
         label=str(example.get("label", "")),
-        reason=item.reason,
+        reason=passage.reason,
     )
 
 
@@ -212,7 +209,7 @@ def _text_of(example: Mapping[str, Any]) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of retrieval without single letters."""
+    """Return the words that retrieval uses, without single letters."""
     return [word for word in words_of(text) if len(word) > 1 or not word.isascii()]
 
 
@@ -230,20 +227,20 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _excerpt(text: str, distinctive: set[str], characters: int) -> str:
-    """Return the excerpt of a text with the most distinctive words; of equal excerpts the first."""
+    """Return the first excerpt of a text with the most distinctive words."""
     line = " ".join(text.split())
     matches = [first for first, last in _spans(line) if fold(line[first:last]) in distinctive]
-    starts = [0, *(_blank_before(line, index - _BEFORE_THE_FIRST) for index in matches)]
+    starts = [0, *(_word_start(line, index - _CONTEXT) for index in matches)]
     start = max(starts, key=lambda first: sum(first <= index < first + characters for index in matches))
     return f"… {shown.shorten(line[start:], characters)}" if start else shown.shorten(line, characters)
 
 
-def _blank_before(line: str, index: int) -> int:
+def _word_start(line: str, index: int) -> int:
     return line.rfind(" ", 0, max(index, 0)) + 1
 
 
 def _highlighted(text: str, words: set[str]) -> list[TextSpan]:
-    """Split the text so that each of `words` is a highlighted span of its own."""
+    """Return the text as spans; each of `words` is a highlighted span."""
     spans, end = [], 0
     for first, last in _spans(text):
         if fold(text[first:last]) in words:

@@ -1,4 +1,4 @@
-"""Kernels compiled by Numba for fixed types and cached between runs in the user's cache folder."""
+"""Kernels that Numba compiles for fixed types and caches between runs in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Kernel:
 
     def _compile(self) -> Callable[..., Any]:
         folder = cache_folder()
-        # Numba names a function's cached code after file and function.
+        # Numba names the cached code of a function after its file and its name.
         if folder is None or not any(folder.rglob(f"*.{self.function.__name__}-*.nbi")):
             _log_once()
         with _numba_caches_in(folder):
@@ -61,7 +61,7 @@ def _log_once() -> None:
 
 @cache
 def cache_folder() -> Path | None:
-    """Return the folder of compiled code, or None where nothing can be written.
+    """Return the folder of compiled code, or None if nothing can be written.
 
     Numba checks only the kernel's own file for changes, so the folder's name has a hash of all code a kernel may call.
     """
@@ -71,7 +71,7 @@ def cache_folder() -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
-    except (OSError, RuntimeError):  # nothing can be written, or this user has no home
+    except (OSError, RuntimeError):  # nothing can be written, or the user has no home folder
         return None
 
 
@@ -87,7 +87,7 @@ def _base_folder() -> Path:
 
 @contextmanager
 def _numba_caches_in(folder: Path | None) -> Iterator[None]:
-    """Set Numba's global cache folder, and restore it for other users of Numba."""
+    """Set Numba's global cache folder inside the block, and restore it for other users of Numba."""
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder or before)

@@ -1,10 +1,10 @@
-"""The contamination filter: drops passages that contain a dev or test text before training sees them.
+"""The contamination filter drops passages that contain a dev or test text, before training.
 
 A passage is dropped if it shares 13 consecutive words with such a text. A text of fewer than 13 words must occur in the
 passage as one or several complete sentences (or be the complete passage).
 
 The kernel that reads the corpus sees only hashes of words: `may_be_contaminated` flags every passage that may contain
-an evaluation text and misses none. `ContaminationFilter.confirm` then checks those few by comparing words.
+an evaluation text and misses none. `ContaminationFilter.confirm` then compares the words of the flagged passages.
 """
 
 from __future__ import annotations
@@ -31,6 +31,20 @@ _ESCAPED_BRACKET = re.compile(r"-[lr][rsc]b-", re.IGNORECASE)
 
 _word_hash = lru_cache(maxsize=1 << 16)(word_hash)
 
+RUN = 13
+PROBE = 10
+"""Every run of 13 words contains a run of 10 that starts at a multiple of 4, so only these are looked up first."""
+_STEP = RUN - PROBE + 1
+_BITS_PER_KEY = 16
+
+_START, _FACTOR = np.uint64(HASH_START), np.uint64(HASH_FACTOR)
+_BASE, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+_ONE, _SIX, _HALF, _LOW_SIX, _LOW_HALF = (np.uint64(value) for value in (1, 6, 32, 63, 0xFFFFFFFF))
+_BLANK, _LINE_END = 32, 10  # bytes that no word contains
+_LEAD_BITS, _CONTINUES = 0xC0, 0x80  # of a byte that continues a character in UTF-8
+
+Hashes = NDArray[np.uint64]
+
 
 class ContaminationFilter:
     """The evaluation texts, indexed for the kernel and for exact comparison.
@@ -42,8 +56,8 @@ class ContaminationFilter:
 
     def __init__(self, table: ContaminationIndex, long_texts: NDArray[np.uint8], shorts: frozenset[str]) -> None:
         self.table = table
-        self._long_texts = long_texts  # words with a blank or, at the end of a text, a line end after each
-        self._shorts = shorts  # words with blanks between them
+        self._long_texts = long_texts  # each word is followed by a blank or, at the end of a text, a line end
+        self._shorts = shorts  # words separated by blanks
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> ContaminationFilter:
@@ -55,11 +69,8 @@ class ContaminationFilter:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the filter as plain arrays, to be saved for other processes."""
-        return {
-            **self.table._asdict(),
-            "long_texts": self._long_texts,
-            "short_texts": join_texts(sorted(self._shorts)),
-        }
+        short_texts = join_texts(sorted(self._shorts))
+        return {**self.table._asdict(), "long_texts": self._long_texts, "short_texts": short_texts}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ContaminationFilter:
@@ -73,7 +84,7 @@ class ContaminationFilter:
         return self._has_short_text(sentences) or self._has_run(list(chain.from_iterable(sentences)))
 
     def _has_short_text(self, sentences: list[list[str]]) -> bool:
-        """Return whether consecutive sentences equal a short text, which may have two sentences or a dot inside one."""
+        """Return whether consecutive sentences equal a short text, which may have several sentences or inner dots."""
         for first in range(len(sentences)):
             words: list[str] = []
             for sentence in sentences[first : first + RUN]:
@@ -92,17 +103,16 @@ class ContaminationFilter:
         )
 
     def _is_at(self, start: int, run: str) -> bool:
-        wanted = run.encode()
-        found = self._long_texts[start : start + len(wanted) + 1].tobytes()
-        return found in (wanted + b" ", wanted + b"\n")
+        words = run.encode()
+        return self._long_texts[start : start + len(words) + 1].tobytes() in (words + b" ", words + b"\n")
 
 
 def spellings(text: str) -> Iterator[str]:
-    """Yield the words of a text, joined by blanks, in each form that a copy of it may have in a corpus.
+    """Yield the words of a text, joined by blanks, in each form that a copy in a corpus may have.
 
     Many task files come from a tokenizer that writes a bracket as `-LRB-` and "don't" as "do n't", or contain HTML
     entities. A corpus may use either form, and one extra word breaks every run around it. Only the evaluation texts are
-    respelled, so reading the corpus takes no longer.
+    respelled, so that reading the corpus takes no longer.
 
     >>> list(spellings("It does n't (p &lt; 5)"))
     ['it does n t p lt 5', 'it doesn t p lt 5', 'it does n t p 5', 'it doesn t p 5']
@@ -116,21 +126,6 @@ def spellings(text: str) -> Iterator[str]:
         yield from dict.fromkeys((words, contracted.strip(), parted.strip()))
 
 
-RUN = 13
-PROBE = 10
-"""Every run of 13 words contains a run of 10 that starts at a multiple of 4, so only those are looked up first."""
-_STEP = RUN - PROBE + 1
-_BITS_PER_KEY = 16
-
-_START, _FACTOR = np.uint64(HASH_START), np.uint64(HASH_FACTOR)
-_BASE, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
-_ONE, _SIX, _HALF, _LOW_SIX, _LOW_HALF = (np.uint64(value) for value in (1, 6, 32, 63, 0xFFFFFFFF))
-_BLANK, _LINE_END = 32, 10  # no word holds a byte as low
-_LEAD_BITS, _CONTINUES = 0xC0, 0x80  # of a byte that continues a character in UTF-8
-
-Hashes = NDArray[np.uint64]
-
-
 class ContaminationIndex(NamedTuple):
     """Hashes of the evaluation texts."""
 
@@ -141,17 +136,17 @@ class ContaminationIndex(NamedTuple):
     shorts: Hashes
     """Keys of the texts of fewer than `RUN` words, sorted."""
     short_lengths: NDArray[np.uint8]
-    """Entry n: whether a short text has n words; ends at the longest."""
+    """Entry n is 1 if a short text has n words; the last entry is that of the longest."""
 
 
 def join_texts(texts: Iterable[str]) -> NDArray[np.uint8]:
     """Return the texts as bytes, a line end after each."""
     joined = "".join(f"{text}\n" for text in texts).encode()
-    return np.frombuffer(bytearray(joined), dtype=np.uint8)  # of bytes, the array would be read-only
+    return np.frombuffer(bytearray(joined), dtype=np.uint8)  # an array of bytes would be read-only
 
 
 def make_table(long_texts: NDArray[np.uint8], shorts: Iterable[str]) -> ContaminationIndex:
-    """Build the index of joined long texts and of short ones, whose words are separated by one blank."""
+    """Build the index of joined long texts and of short texts, whose words are separated by one blank."""
     short_keys, lengths = _short_keys(shorts)
     most_keys = int(np.count_nonzero(long_texts <= _BLANK)) + len(short_keys)
     bits = np.zeros(1 << (_BITS_PER_KEY * most_keys // 64).bit_length(), dtype=np.uint64)
@@ -172,7 +167,7 @@ def known_runs(table: ContaminationIndex, hashes: Hashes) -> Iterator[tuple[int,
 
 
 def _long_runs(texts: NDArray[np.uint8], bits: Hashes) -> Hashes:
-    """Return `ContaminationIndex.runs`; also sets the bits of the long texts."""
+    """Return `ContaminationIndex.runs` and set the bits of the long texts."""
     if len(texts) > int(_LOW_HALF):
         raise ValueError(f"{len(texts):,} bytes of evaluation texts; the limit is {int(_LOW_HALF):,}")
     longest = int(np.diff(np.flatnonzero(texts == _LINE_END), prepend=-1).max(initial=1))
@@ -222,7 +217,7 @@ def _is_set(bits, key):  # type: ignore[no-untyped-def]
 
 @numba.njit
 def _holds(entries, key):  # type: ignore[no-untyped-def]
-    """Return whether one of the sorted entries has the same upper half as the key."""
+    """Return whether one of the sorted entries has the upper half of the key."""
     first, last = 0, entries.size
     while first < last:
         middle = (first + last) >> 1
@@ -237,8 +232,8 @@ def _holds(entries, key):  # type: ignore[no-untyped-def]
 def may_be_contaminated(hashes, breaks, count, bits, runs, shorts, short_lengths):  # type: ignore[no-untyped-def]
     """Return whether a passage of `count` words may contain an evaluation text; False only where `confirm` is False.
 
-    `breaks` is 1 at words before which a sentence may have ended, the first word among them; the last four arguments
-    are a `ContaminationIndex`.
+    `breaks` is 1 at the first word and at words before which a sentence may have ended; the last four arguments are a
+    `ContaminationIndex`.
     """
     if runs.size > 0 and count >= RUN:
         for start in range(0, count - PROBE + 1, _STEP):
@@ -257,7 +252,7 @@ def may_be_contaminated(hashes, breaks, count, bits, runs, shorts, short_lengths
 
 @numba.njit
 def _run_around(start, hashes, count, bits, runs):  # type: ignore[no-untyped-def]
-    """Return whether an indexed run may contain the `PROBE` words at `start`; all probes of such a run are set."""
+    """Return whether an indexed run may contain the `PROBE` words at `start`; the bits of all its probes are set."""
     first = start
     while first > max(0, start - _STEP + 1) and _is_set(bits, run_key(hashes, first - 1, PROBE)):
         first -= 1
@@ -271,7 +266,7 @@ def _run_around(start, hashes, count, bits, runs):  # type: ignore[no-untyped-de
 
 @numba.njit
 def _short_text_to(end, hashes, breaks, bits, shorts, short_lengths):  # type: ignore[no-untyped-def]
-    """Return whether the words from the start of a sentence up to `end` may be a short text."""
+    """Return whether the words from the start of some sentence up to `end` may be a short text."""
     for length in range(1, min(short_lengths.size, end + 1)):
         start = end - length
         if breaks[start] and short_lengths[length]:
@@ -283,9 +278,9 @@ def _short_text_to(end, hashes, breaks, bits, shorts, short_lengths):  # type: i
 
 @compiled("int64(uint8[::1], uint64[::1], uint32[::1], uint64[::1], uint64[::1])")
 def _enter_runs(texts, hashes, starts, bits, runs):  # type: ignore[no-untyped-def]
-    """Fill `bits` and `runs` from joined texts; returns the number of runs.
+    """Fill `bits` and `runs` from joined texts; return the number of runs.
 
-    `hashes` and `starts` are scratch for the words of one text.
+    `hashes` and `starts` are scratch arrays for the words of one text.
     """
     entered = 0
     words = 0
@@ -325,24 +320,24 @@ def _enter_text(hashes, starts, words, bits, runs, entered):  # type: ignore[no-
 
 @compiled("int64(uint64[::1], uint8[::1])")
 def _drop_repeats(runs, texts):  # type: ignore[no-untyped-def]
-    """Remove runs that repeat another word for word, in index; returns the number of runs left."""
+    """Remove from the sorted runs those with the words of the run before; return the number of runs left."""
     count = min(1, runs.size)
     for index in range(1, runs.size):
-        last, this = runs[count - 1], runs[index]
-        if last >> _HALF != this >> _HALF or not _same_run(texts, last & _LOW_HALF, this & _LOW_HALF):
-            runs[count] = this
+        last, run = runs[count - 1], runs[index]
+        if last >> _HALF != run >> _HALF or not _same_run(texts, last & _LOW_HALF, run & _LOW_HALF):
+            runs[count] = run
             count += 1
     return count
 
 
 @numba.njit
-def _same_run(texts, one, other):  # type: ignore[no-untyped-def]
-    """Return whether the same `RUN` words start at two offsets; after the last of them a text may end or continue."""
+def _same_run(texts, first, second):  # type: ignore[no-untyped-def]
+    """Return whether the same `RUN` words start at two offsets; the last word may end a text in one of them."""
     words = 0
-    while texts[one] == texts[other] or max(texts[one], texts[other]) <= _BLANK:
-        words += texts[one] <= _BLANK
+    while texts[first] == texts[second] or max(texts[first], texts[second]) <= _BLANK:
+        words += texts[first] <= _BLANK
         if words == RUN:
             return True
-        one += _ONE
-        other += _ONE
+        first += _ONE
+        second += _ONE
     return False

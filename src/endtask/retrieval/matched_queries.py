@@ -1,7 +1,7 @@
-"""From rankings to retrieved passages: which queries matched each passage, and the texts of the matched passages.
+"""Turn rankings into retrieved passages: the queries that matched each passage, and the texts of these passages.
 
-Rankings are inverted for one range of the corpus at a time. The texts are fetched by index: every shard is read once
-more, in parallel.
+Rankings are inverted for a range of the corpus at a time. To fetch the texts, every shard is read once more, in
+parallel.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _MAX_ENTRIES = 1 << 22
 class MatchedPassages:
     """The passages of a range that match a query, in corpus order.
 
-    `rank` is the best over all queries and `score` the score for that query (of equal ranks the higher score, then the
-    earlier query). `query_matches` are the concatenated indices of examples, best first, at most 20 per passage.
+    `rank` is the best rank over all queries and `score` the score for that query (of equal ranks the higher score, then
+    the earlier query). `query_matches` holds the indices of examples, best first, at most 20 per passage, end to end.
     """
 
     positions: NDArray[np.int64]
@@ -51,7 +51,7 @@ class MatchedPassages:
         return self.rows(int(first), int(last), np.cumsum(self.query_counts))
 
     def rows(self, first: int, last: int, query_ends: NDArray[np.int64]) -> MatchedPassages:
-        """Return rows `first` to before `last`; `query_ends` is where the queries of each passage end."""
+        """Return rows `first` to before `last`; `query_ends` are the cumulative sums of `query_counts`."""
         start, stop = (int(query_ends[row - 1]) if row else 0 for row in (first, last))
         rows = slice(first, last)
         return MatchedPassages(
@@ -65,24 +65,24 @@ class MatchedPassages:
 
 
 class QueryMatches:
-    """Inverts rankings; examples are numbered in the order in which the queries name them."""
+    """Inverts rankings; examples are numbered in the order of the queries."""
 
     def __init__(self, rankings: Rankings, queries: Sequence[Query]) -> None:
         self._rankings = rankings
         self._examples = np.cumsum([0, *(len(query.example_ids) for query in queries)], dtype=np.int64)
 
     def by_range(self, borders: Sequence[int]) -> Iterator[MatchedPassages]:
-        """Yield the matched passages between each two neighbors of `borders`, in corpus order."""
+        """Yield the matched passages between neighboring `borders`, in corpus order."""
         edges = np.asarray(borders, dtype=np.int64)
         entries = np.zeros(len(edges) + 1, dtype=np.int64)
         for block in self._rankings.blocks():
             # Entry n counts positions from edge n - 1 to before edge n.
             entries += np.bincount(np.searchsorted(edges, block.positions, side="right"), minlength=len(entries))
         for first, last in _groups(entries[1:-1]):
-            together = self._inverted(int(edges[first]), int(edges[last]))
-            yield from (together.part(int(edges[n]), int(edges[n + 1])) for n in range(first, last))
+            group = self._invert(int(edges[first]), int(edges[last]))
+            yield from (group.part(int(edges[n]), int(edges[n + 1])) for n in range(first, last))
 
-    def _inverted(self, start: int, stop: int) -> MatchedPassages:
+    def _invert(self, start: int, stop: int) -> MatchedPassages:
         offsets = np.zeros(stop - start + 1, dtype=np.int64)
         for block in self._rankings.blocks():
             _count(block.positions, start, stop, offsets)
@@ -118,7 +118,7 @@ class QueryMatches:
 
 
 def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Group neighboring ranges as (first, after the last), each group within the memory limit."""
+    """Yield groups of neighboring ranges, each within the memory limit, as (first, last + 1)."""
     first, total = 0, 0
     for index, size in enumerate(sizes.tolist()):
         if index > first and total + size > _MAX_ENTRIES:
@@ -131,7 +131,7 @@ def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 @compiled("void(int64[::1], int64, int64, int64[::1])")
 def _count(positions, start, stop, counts):  # type: ignore[no-untyped-def]
-    """Count the entries of each position, shifted by one, so that cumulative sums give offsets."""
+    """Count the entries of each position, shifted by one, so that cumulative sums are offsets."""
     for index in range(positions.size):
         if start <= positions[index] < stop:
             counts[positions[index] - start + 1] += 1
@@ -162,7 +162,7 @@ def find_query_matches(  # type: ignore[no-untyped-def]
     matched, offsets, queries, ranks, scores, example_offsets,
     best_rank, best_score, matched_count, query_counts, query_matches,
 ):  # fmt: skip
-    """Find for each passage the queries that match it, best first (lower rank, higher score, earlier query)."""
+    """Find the queries that match each passage, best first (lower rank, higher score, earlier query)."""
     best = np.zeros(MATCHED_QUERIES_STORED, dtype=np.int64)
     for row in range(matched.size):
         stored = 0
@@ -193,10 +193,7 @@ def find_query_matches(  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True)
 class ShardMatches:
-    """The passages to fetch from one shard: their indices in the shard, renames where ids clash, and their matches.
-
-    `sizes` are their bytes when they were ranked.
-    """
+    """The passages to fetch from a shard: their indices in it, renames of their ids, bytes when ranked, and matches."""
 
     indices: NDArray[np.int64]
     renames: NDArray[np.uint8]
@@ -210,7 +207,7 @@ class ShardMatches:
 
     @classmethod
     def load(cls, path: Path) -> ShardMatches:
-        """Read what `save` wrote."""
+        """Read matches that `save` wrote."""
         with np.load(path, allow_pickle=False) as arrays:
             matches = {name: arrays[name] for name in MatchedPassages.__dataclass_fields__}
             return cls(arrays["indices"], arrays["renames"], arrays["sizes"], MatchedPassages(**matches))
@@ -228,7 +225,7 @@ def locate_matches(shard: JoinedShard, matches: MatchedPassages) -> ShardMatches
 def fetch_passages(
     shards: Sequence[tuple[Shard, Path]], example_ids: Sequence[str], folder: Path, *, workers: int
 ) -> Iterator[Batch]:
-    """Yield rows of `selection_schema()` in corpus order; each path is a saved `ShardMatches`."""
+    """Yield batches of `selection_schema()` in corpus order; each path is a saved `ShardMatches`."""
     import pyarrow as arrow
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -247,7 +244,7 @@ def fetch_passages(
 
 
 def _with_matches(part: Path, matches: MatchedPassages, names: Any) -> Iterator[Batch]:
-    """Yield the texts of one shard together with their ranks, scores and queries, a batch at a time."""
+    """Yield batches of a shard's texts with their ranks, scores and queries."""
     import pyarrow as arrow
 
     done = 0
@@ -264,10 +261,10 @@ def _with_matches(part: Path, matches: MatchedPassages, names: Any) -> Iterator[
 
 
 def handle(job: Job, report: Report) -> None:
-    """Write the texts of one shard in a worker, a batch for each block that was read."""
+    """Write the texts of a shard in a worker, a batch for each block."""
     import pyarrow as arrow
 
-    with np.load(job["matches"], allow_pickle=False) as arrays:  # loads only the arrays that are named
+    with np.load(job["matches"], allow_pickle=False) as arrays:  # loads these arrays only
         indices, renames, sizes = (arrays[name] for name in ("indices", "renames", "sizes"))
     shard = Shard.from_json(job["shard"])
     schema = arrow.schema([selection_schema().field(name) for name in ("id", "source", "title", "license", "text")])
@@ -293,7 +290,7 @@ def handle(job: Job, report: Report) -> None:
 def _rows(
     block: Block, indices: NDArray[np.int64], renames: NDArray[np.uint8], sizes: NDArray[np.int64], shard: Shard
 ) -> list[list[str | None]]:
-    """Return the columns of the passages at these indices of a block; raises if they are not those that were ranked."""
+    """Return the columns of passages of a block; raise `InputError` if their sizes differ from the ranked passages'."""
     rows = indices.tolist()
     texts = [block.texts[row] for row in rows]
     if [len(text.encode()) for text in texts] != sizes.tolist():

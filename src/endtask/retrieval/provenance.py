@@ -1,4 +1,4 @@
-"""Provenance: which queries retrieved a passage, the words they share, and what each word contributes to the score."""
+"""Provenance: the queries that retrieved a passage, the words they share, and the contribution of each to the score."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = ("id", "source", "title", "license", "text")
 
 @dataclass(frozen=True)
 class QueryWord:
-    """A word of a query: its count there, the number of passages that contain it, and its idf."""
+    """A word of a query: its count in the query, the number of passages that contain it, and its idf."""
 
     word: str
     in_query: int
@@ -53,7 +53,7 @@ class QueryExample:
 
 @dataclass(frozen=True)
 class MatchedQuery:
-    """A query: its examples (equal texts share a query), its score for the passage, and the score of each word."""
+    """A query with its examples (equal texts share a query), its score for the passage, and the score of each word."""
 
     examples: tuple[QueryExample, ...]
     score: float
@@ -62,7 +62,7 @@ class MatchedQuery:
 
 @dataclass(frozen=True)
 class WhyPassage:
-    """A retrieved passage: whether it was selected, the ids of its matched queries, and the best of them explained."""
+    """A retrieved passage: whether it was selected, its matched queries, and the explanation of the best of them."""
 
     id: str
     selected: bool
@@ -93,10 +93,10 @@ class MatchedPassage:
 
 @dataclass(frozen=True)
 class WhyExample:
-    """The query of an example, and the best of the selected passages that it matches, best first.
+    """The query of an example, and the selected passages that match it best, best first.
 
     `words` are sorted by idf; `unknown_words` occur in no passage. `retrieved_count` and `selected_count` count the
-    passages that list this example among their matched queries, of which a run stores the best 20 per passage.
+    passages that list this example among their matched queries; a run stores the best 20 of each passage.
     """
 
     example: QueryExample
@@ -113,7 +113,7 @@ class Bm25Scorer:
 
     >>> scorer = Bm25Scorer(passages=4, mean_length=2.0, k1=1.2, b=0.75)
     >>> salt = QueryWord("salt", 1, 1, scorer.idf(1))
-    >>> [(found.word, round(found.score, 4)) for found in scorer.word_scores([salt], "Salt, salt.")]
+    >>> [(shared.word, round(shared.score, 4)) for shared in scorer.word_scores([salt], "Salt, salt.")]
     [('salt', 0.7525)]
     """
 
@@ -135,7 +135,7 @@ class Bm25Scorer:
             for word in query
             if (count := counts[word.word])
         ]
-        return tuple(sorted(scores, key=lambda found: (-found.score, found.word)))
+        return tuple(sorted(scores, key=lambda score: (-score.score, score.word)))
 
     def _score(self, word: QueryWord, count: int, length: int) -> float:
         saturation = self.k1 * (1 - self.b + self.b * length / self.mean_length)
@@ -147,22 +147,23 @@ def why_passage(run: Path, passage_id: str, *, top: int = 3) -> WhyPassage:
     _require_stages(run)
     retrieved, selection = run / "retrieve" / RETRIEVED, run / "select" / SELECTION
     selected = next(rows_where(selection, "id", {passage_id}), None)
-    # The selection has the ranks and scores of its selector; the retrieved table has those of BM25, and all queries.
+    # The selection has the ranks and scores of its selector, the retrieved table those of BM25, and all queries.
     row = next(rows_where(retrieved, "id", {passage_id}), selected)
     if row is None:
         raise _unknown_passage(run, passage_id, (retrieved, selection))
     matched_queries = tuple(row["matched_queries"] or ())
+    explained = _explain_queries(run, row["text"], matched_queries, top) if matched_queries else ()
     return WhyPassage(
         selected=selected is not None,
         reason=(selected or row)["reason"],
         matched_queries=matched_queries,
-        explained_queries=_explain_queries(run, row["text"], matched_queries, top) if matched_queries else (),
+        explained_queries=explained,
         **{key: row[key] for key in (*_SHOWN, "rank", "score", "matched_count")},
     )
 
 
 def why_example(run: Path, example_id: str, *, top: int = 10) -> WhyExample:
-    """Explain the query of an example, and the `top` best of the selected passages that match it."""
+    """Explain the query of an example, and the `top` selected passages that match it best."""
     _require_stages(run)
     scorer = _scorer(run)
     query = next(_queries_of(run, [example_id]), None)
@@ -182,6 +183,15 @@ def why_example(run: Path, example_id: str, *, top: int = 10) -> WhyExample:
     best = heapq.nsmallest(top, range(len(rows)), key=lambda index: (-_sum(scores[index]), rows[index]["position"]))
     passages = tuple(_matched_passage(rows[index], scores[index]) for index in best)
     return WhyExample(example, words, unknown, len(matched), len(rows), passages)
+
+
+def passages_for(run: Path, text: str, rows: Iterable[Row], *, top: int = 10) -> tuple[MatchedPassage, ...]:
+    """Return the `top` passages that match a text best; only words that occur in some query of the run count."""
+    scorer = _scorer(run)
+    words = _query_words(run, words_of(text), scorer)
+    scored = ((row, scores) for row in rows if (scores := scorer.word_scores(words, row["text"])))
+    best = heapq.nsmallest(top, scored, key=lambda pair: (-_sum(pair[1]), pair[0]["position"]))
+    return tuple(_matched_passage(row, scores) for row, scores in best)
 
 
 def _explain_queries(run: Path, text: str, matched_queries: tuple[str, ...], top: int) -> tuple[MatchedQuery, ...]:
@@ -221,8 +231,8 @@ def _query_words(run: Path, words: Iterable[str], scorer: Bm25Scorer) -> tuple[Q
     counts = Counter(words)
     rows = rows_where(run / "retrieve" / QUERY_WORDS, "word", counts)
     frequencies = {row["word"]: row["document_frequency"] for row in rows}
-    found = [QueryWord(word, counts[word], number, scorer.idf(number)) for word, number in frequencies.items()]
-    return tuple(sorted(found, key=lambda word: (-word.idf, word.word)))
+    known = [QueryWord(word, counts[word], number, scorer.idf(number)) for word, number in frequencies.items()]
+    return tuple(sorted(known, key=lambda word: (-word.idf, word.word)))
 
 
 def _scorer(run: Path) -> Bm25Scorer:
@@ -237,23 +247,23 @@ def _scorer(run: Path) -> Bm25Scorer:
         raise InputError(f"the stage retrieve did not record {missing}", path=run, hint=hint) from None
 
 
-def _examples(run: Path, wanted: Collection[str]) -> dict[str, QueryExample]:
+def _examples(run: Path, ids: Collection[str]) -> dict[str, QueryExample]:
     """Return the train examples with these ids."""
-    found = {}
+    examples = {}
     for _, row in read_rows(run / "read" / "train.jsonl"):
-        if row["id"] in wanted:
+        if row["id"] in ids:
             text = " ".join(row[key] for key in ("text", "text_pair") if row.get(key))
-            found[row["id"]] = QueryExample(row["id"], text, row["label"])
-        if len(found) == len(wanted):
+            examples[row["id"]] = QueryExample(row["id"], text, row["label"])
+        if len(examples) == len(ids):
             break
-    return found
+    return examples
 
 
 def _unknown_passage(run: Path, passage_id: str, tables: Iterable[Path]) -> InputError:
     import pyarrow as arrow
 
-    near = [found for table in tables if (found := nearest_value(table, "id", passage_id))]
-    nearest = nearest_of(arrow.array(near, arrow.string()), passage_id)
+    candidates = [value for table in tables if (value := nearest_value(table, "id", passage_id))]
+    nearest = nearest_of(arrow.array(candidates, arrow.string()), passage_id)
     hint = f"nearest: {nearest!r}" if nearest else "this run retrieved nothing"
     return InputError(f"{passage_id!r} was not retrieved", path=run, hint=hint)
 

@@ -1,4 +1,4 @@
-"""Task texts as queries: removes entity markers, shortens long texts, merges equal queries."""
+"""Turn task texts into queries: remove entity markers, shorten long texts, merge equal queries."""
 
 from __future__ import annotations
 
@@ -20,17 +20,22 @@ from endtask.task import remove_entity_markers
 QueryMode = Literal["auto", "full", "rake"]
 
 LONG_TEXT = 150
-"""Words beyond which `auto` uses key phrases, as TLM does for its longest texts (reviews and articles)."""
+"""The mode `auto` uses key phrases for texts with more words, like TLM for its longest texts (reviews and articles)."""
 QUERY_WORDS = 64
-"""Words of a query of key phrases."""
+"""The most words of a query of key phrases."""
+
+Words = tuple[str, ...]
+Link = tuple[Words, Words, Words]
+"""Two neighboring candidates with the stop words between them."""
+
+_SHORT_FORM = re.compile(r"(?:n't|'(?:s|m|d|re|ve|ll))\b")
+# Between two words of a phrase: blanks with at most one line end. Inside a word: "'" or "-".
+_JOINT = r"(?:['-]|[^\S\n]+(?:\n[^\S\n]*)?|\n[^\S\n]*)"
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query and its examples.
-
-    `text` is the query's words, repeats included, separated by single blanks.
-    """
+    """A query and its examples; `text` holds the query's words, repeats included, separated by single blanks."""
 
     text: str
     example_ids: tuple[str, ...]
@@ -44,22 +49,22 @@ class Query:
 def build_queries(
     examples: Iterable[Example], *, mode: QueryMode = "full", query_words: int = QUERY_WORDS
 ) -> list[Query]:
-    """Return one query per distinct text, in the order of the examples; skips examples without any word.
+    """Return a query for each distinct text, in the order of the examples; examples without a word are skipped.
 
     >>> build_queries([Example("1", "<< EGFR >> binds", "yes"), Example("2", "EGFR binds!", "no")])
     [Query(text='egfr binds', example_ids=('1', '2'))]
     """
-    equal: dict[str, list[str]] = {}
+    ids_of: dict[str, list[str]] = {}
     for example in examples:
         parts = (remove_entity_markers(part) for part in (example.text, example.text_pair) if part)
-        # A blank line, so that no key phrase runs from one text into the other.
+        # The blank line keeps key phrases from spanning both texts.
         if words := _words_of_query("\n\n".join(parts), mode, query_words):
-            equal.setdefault(" ".join(words), []).append(example.id)
-    return [Query(text, tuple(ids)) for text, ids in equal.items()]
+            ids_of.setdefault(" ".join(words), []).append(example.id)
+    return [Query(text, tuple(ids)) for text, ids in ids_of.items()]
 
 
 def papers_top_k(examples: int, requested: int | str = "auto") -> int:
-    """Return TLM's passages per example (Table B.1), `auto_large` for its large scale; numbers stay as they are.
+    """Return TLM's passages per example (Table B.1), with `auto_large` those of its large scale, or a given number.
 
     >>> papers_top_k(4169), papers_top_k(4169, "auto_large"), papers_top_k(4169, 3)
     (5000, 10000, 3)
@@ -84,18 +89,10 @@ def _words_of_query(text: str, mode: QueryMode, query_words: int) -> list[str]:
 # Key phrases by RAKE (Rose, Engel, Cramer and Cowley 2010, "Automatic keyword extraction from individual documents"):
 # runs of words between stop words and punctuation, scored by the words that occur with theirs.
 
-Words = tuple[str, ...]
-Link = tuple[Words, Words, Words]
-"""Two candidates that adjoin, with the stop words between them."""
-
-_SHORT_FORM = re.compile(r"(?:n't|'(?:s|m|d|re|ve|ll))\b")
-# What may stand between two words of a phrase: blanks, with one line end at most; inside a word, "'" or "-".
-_JOINT = r"(?:['-]|[^\S\n]+(?:\n[^\S\n]*)?|\n[^\S\n]*)"
-
 
 @cache
 def english_stop_words() -> frozenset[str]:
-    """Scikit-learn's list. It is read late: a task of short texts needs no key phrases."""
+    """Return scikit-learn's list, imported here since a task of short texts needs no key phrases."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     return frozenset(ENGLISH_STOP_WORDS)
@@ -104,9 +101,9 @@ def english_stop_words() -> frozenset[str]:
 def key_phrases(
     text: str, *, count: int | None = None, stop_words: AbstractSet[str] | None = None
 ) -> list[tuple[str, float]]:
-    """The best phrases of a text with their scores; by default a third as many as there are distinct words.
+    """Return the best phrases of a text with their scores; by default a third of the number of distinct words.
 
-    `stop_words`: English ones by default.
+    `stop_words` are English by default.
 
     >>> key_phrases("Fast retrieval of short passages, and retrieval without an index", count=2)
     [('short passages', 4.0), ('fast retrieval', 3.5)]
@@ -118,7 +115,7 @@ def key_phrases(
 
 
 def find_candidates(text: str, stop_words: AbstractSet[str]) -> tuple[list[Words], list[Link]]:
-    """The runs of words between stop words and punctuation, in order, and the pairs that only stop words separate.
+    """Return the runs of words between stop words and punctuation, and the pairs that only stop words separate.
 
     >>> find_candidates("The axis of evil: a phrase", {"the", "of", "a"})
     ([('axis',), ('evil',), ('phrase',)], [(('axis',), ('of',), ('evil',))])
@@ -126,21 +123,23 @@ def find_candidates(text: str, stop_words: AbstractSet[str]) -> tuple[list[Words
     candidates: list[Words] = []
     links: list[Link] = []
     for segment in _segments(text):
-        runs = [(stop, tuple(words)) for stop, words in groupby(segment.split(), stop_words.__contains__)]
-        candidates += (words for stop, words in runs if not stop)
+        runs = [(is_stop, tuple(words)) for is_stop, words in groupby(segment.split(), stop_words.__contains__)]
+        candidates += (words for is_stop, words in runs if not is_stop)
         triples = zip(runs, runs[1:], runs[2:], strict=False)
-        links += ((first, between, second) for (_, first), (stop, between), (_, second) in triples if stop)
+        links += ((first, between, second) for (_, first), (is_stop, between), (_, second) in triples if is_stop)
     return candidates, links
 
 
 def rank_candidates(candidates: Sequence[Words], links: Iterable[Link] = ()) -> list[tuple[Words, float]]:
-    """Distinct candidates and the pairs linked at least twice, best first; of equals the one met first, pairs last.
+    """Return distinct candidates and pairs linked at least twice with their scores, best first.
+
+    Ties keep the order of occurrence, pairs last.
 
     >>> rank_candidates([("linear", "constraints"), ("set",), ("minimal", "set")])
     [(('linear', 'constraints'), 4.0), (('minimal', 'set'), 3.5), (('set',), 1.5)]
     """
     scores = _word_scores(candidates)
-    # Rounded, so that the same numbers added in another order stay equal.
+    # Rounded, so that sums of the same numbers in another order are equal.
     ranked = {words: round(sum(map(scores.__getitem__, words)), 9) for words in candidates}
     linked = [link for link, times in Counter(links).items() if times > 1]
     pairs = {first + between + second: round(ranked[first] + ranked[second], 9) for first, between, second in linked}
@@ -148,7 +147,7 @@ def rank_candidates(candidates: Sequence[Words], links: Iterable[Link] = ()) -> 
 
 
 def _word_scores(candidates: Iterable[Words]) -> dict[str, float]:
-    """Degree over frequency: the mean length of the candidates that a word stands in."""
+    """Return degree over frequency of each word: the mean length of the candidates that contain it."""
     frequency: defaultdict[str, int] = defaultdict(int)
     degree: defaultdict[str, int] = defaultdict(int)
     for words in candidates:
@@ -159,8 +158,8 @@ def _word_scores(candidates: Iterable[Words]) -> dict[str, float]:
 
 
 def _segments(text: str) -> list[str]:
-    """The stretches of a text that no punctuation interrupts; "dog's" is read as "dog", and "isn't" as "is"."""
-    # An underscore counts as a letter for regular expressions, but is none.
+    """Return the parts of a text between punctuation; "dog's" is read as "dog", and "isn't" as "is"."""
+    # For regular expressions an underscore is a letter.
     folded = _SHORT_FORM.sub("", fold(text).replace("’", "'").replace("_", "|"))
     return (_ASCII_SEGMENT if folded.isascii() else _any_segment()).findall(folded)
 
@@ -174,6 +173,6 @@ _ASCII_SEGMENT = _segment_pattern("a-z0-9")
 
 @cache
 def _any_segment() -> re.Pattern[str]:
-    # Regular expressions do not count marks, such as the vowel signs of Hindi, as letters.
+    # For regular expressions marks, such as the vowel signs of Hindi, are no letters.
     letters = map(chr, np.flatnonzero(character_classes() == LETTER).tolist())
     return _segment_pattern(r"\w" + "".join(letter for letter in letters if not letter.isalnum()))

@@ -1,4 +1,4 @@
-"""The retrieve stage: every train text is a query; writes the union of the retrieved passages with their provenance."""
+"""Retrieve passages with every train text as a query, and write their union with its provenance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from endtask.progress import warn
 from endtask.retrieval.queries import Query, build_queries, papers_top_k
 from endtask.task import Task, remove_entity_markers
 
-if TYPE_CHECKING:  # these import Numba, which takes a while
+if TYPE_CHECKING:  # these import Numba, which is slow
     from endtask.retrieval.bm25.join import JoinedCorpus
     from endtask.retrieval.bm25.score import Rankings
 
@@ -45,17 +45,17 @@ def retrieve(
     settings: RetrieveSettings,
     paths: RetrievePaths,
 ) -> dict[str, Any]:
-    """Write the retrieved passages (none without a corpus); returns counts for the manifest."""
+    """Write the retrieved passages (none without a corpus) and return counts for the manifest."""
     if corpus is None:
         write_selection(paths.folder / RETRIEVED, [])
         return {"passages": 0, "corpus": {"passages": 0, "bytes": 0}}
-    from endtask.retrieval.bm25.score import number_terms, rank_passages  # Numba takes a while to import
+    from endtask.retrieval.bm25.score import number_terms, rank_passages  # Numba is slow to import
 
     queries = build_queries(task.train, mode=settings.query)
     joined, words = _read(task, corpus, queries, settings, paths)
     if unknown := joined.unknown_exclusions:
-        named = a_few(map(repr, unknown), 3)
-        warn(f"corpus.exclude: {len(unknown):,} of its ids are not in the corpus ({named})")
+        examples = a_few(map(repr, unknown), 3)
+        warn(f"corpus.exclude: {len(unknown):,} of its ids are not in the corpus ({examples})")
     top_k = papers_top_k(len(task.train), settings.top_k)
     terms = number_terms(words, [query.words for query in queries])
     folder = paths.scratch / "rankings"
@@ -64,7 +64,7 @@ def retrieve(
     _write_queries(queries, paths.folder / QUERIES)
     _write_words(words, joined, paths.folder / QUERY_WORDS)
     _write_sizes(joined, paths.folder / PASSAGE_SIZES)
-    # A later run over a changed corpus can reuse shards; only a killed run over the same corpus can reuse rankings.
+    # A run over a changed corpus can reuse shards; rankings serve only to resume this run.
     shutil.rmtree(folder, ignore_errors=True)
     return {
         **_counts(joined),
@@ -78,7 +78,7 @@ def retrieve(
 
 
 def evaluation_texts(task: Task) -> Iterator[str]:
-    """Yield the texts of dev and test with and without entity markers, some of which are words themselves (`<e1>`)."""
+    """Yield the dev and test texts with and without entity markers, which may be words for retrieval (`<e1>`)."""
     for split in ("dev", "test"):
         for example in task.splits.get(split, ()):
             for text in (example.text, example.text_pair):
@@ -91,18 +91,17 @@ def evaluation_texts(task: Task) -> Iterator[str]:
 def _read(
     task: Task, corpus: Corpus, queries: Sequence[Query], settings: RetrieveSettings, paths: RetrievePaths
 ) -> tuple[JoinedCorpus, tuple[str, ...]]:
-    """Run pass 1; returns the corpus and the words of all queries."""
+    """Run pass 1; return the corpus and the words of all queries."""
     from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
 
-    filtered = list(evaluation_texts(task)) if settings.contamination_filter else []
-    words = (word for query in queries for word in query.words)
-    spec = ScanSpec.of(words, filtered)
+    texts = list(evaluation_texts(task)) if settings.contamination_filter else []
+    spec = ScanSpec.of((word for query in queries for word in query.words), texts)
     joined = read_corpus(corpus, spec, paths.scratch / "shards", workers=paths.workers)
     return joined, spec.words
 
 
 def _write_retrieved(joined: JoinedCorpus, rankings: Rankings, queries: Sequence[Query], paths: RetrievePaths) -> int:
-    """Write the passages that match a query, in corpus order, with their queries; returns their number."""
+    """Write the passages that match a query, in corpus order, with their queries; return their number."""
     from endtask.retrieval.matched_queries import QueryMatches, fetch_passages, locate_matches
 
     folder = paths.scratch / "texts"
@@ -110,28 +109,22 @@ def _write_retrieved(joined: JoinedCorpus, rankings: Rankings, queries: Sequence
     folder.mkdir(parents=True)
     borders = [shard.first_position for shard in joined.shards] + [joined.positions]
     matches = QueryMatches(rankings, queries)
-    found = []
+    shards = []
     for number, (shard, matched) in enumerate(zip(joined.shards, matches.by_range(borders), strict=True)):
         if len(matched.positions):
             path = folder / f"{number}.npz"
             locate_matches(shard, matched).save(path)
-            found.append((shard.shard, path))
+            shards.append((shard.shard, path))
     example_ids = [example_id for query in queries for example_id in query.example_ids]
-    rows = fetch_passages(found, example_ids, folder, workers=paths.workers)
-    written = write_batches(paths.folder / RETRIEVED, rows)
+    batches = fetch_passages(shards, example_ids, folder, workers=paths.workers)
+    written = write_batches(paths.folder / RETRIEVED, batches)
     shutil.rmtree(folder)
     return written
 
 
 def _write_queries(queries: Sequence[Query], path: Path) -> None:
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
-    words = [query.words for query in queries]
-    ids = [query.example_ids for query in queries]
-    table = arrow.table({"words": _lists(words), "example_ids": _lists(ids)})
-    with atomic_file(path) as aside:
-        parquet.write_table(table, aside, compression="zstd", row_group_size=5000)
+    words = _lists([query.words for query in queries])
+    _write_columns(path, {"words": words, "example_ids": _lists([query.example_ids for query in queries])})
 
 
 def _lists(rows: Sequence[Sequence[str]]) -> Any:
@@ -144,18 +137,23 @@ def _lists(rows: Sequence[Sequence[str]]) -> Any:
 def _write_words(words: Sequence[str], joined: JoinedCorpus, path: Path) -> None:
     """Write the query words that occur in the corpus, with the number of scored passages that contain each."""
     import pyarrow as arrow
+
+    known = np.flatnonzero(joined.document_frequency)
+    names = arrow.array(words, arrow.string()).take(arrow.array(known))
+    _write_columns(path, {"word": names, "document_frequency": joined.document_frequency[known]})
+
+
+def _write_columns(path: Path, columns: dict[str, Any]) -> None:
+    import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    found = np.flatnonzero(joined.document_frequency)
-    names = arrow.array(words, arrow.string()).take(arrow.array(found))
-    table = arrow.table({"word": names, "document_frequency": joined.document_frequency[found]})
     with atomic_file(path) as aside:
-        parquet.write_table(table, aside, compression="zstd", row_group_size=5000)
+        parquet.write_table(arrow.table(columns), aside, compression="zstd", row_group_size=5000)
 
 
 def _write_sizes(joined: JoinedCorpus, path: Path) -> None:
     content = BytesIO()
-    np.save(content, joined.passage_sizes())  # NumPy does not raise on a full disk when it writes to a file itself
+    np.save(content, joined.passage_sizes())  # to memory, since NumPy ignores a full disk
     with atomic_file(path) as aside:
         aside.write_bytes(content.getvalue())
 

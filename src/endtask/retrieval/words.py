@@ -1,6 +1,6 @@
-"""Words as retrieval sees them: runs of Unicode letters, digits or marks, lower-cased, and single CJK ideographs.
+"""The words of retrieval: runs of Unicode letters, digits or marks, lower-cased, and single CJK ideographs.
 
-Stop words and short words count. The kernels split and fold words by the tables of this module, so both agree.
+Stop words and short words count. The kernels use the tables of this module, so they split and fold words alike.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 OTHER, LETTER, IDEOGRAPH, BLANK = range(4)
-"""Classes of characters: words are runs of letters (digits and marks count as such) and each ideograph alone."""
+"""Classes of characters; digits and marks are letters."""
 
 CODE_POINTS = 0x110000
 CODE_POINTS_WITH_CASE = 0x20000
-"""Lower-casing changes no character above."""
+"""Lower-casing does not change larger code points."""
 
 HASH_START = 0xCBF29CE484222325
 HASH_FACTOR = 0x100000001B3
@@ -42,7 +42,7 @@ def words_of(text: str) -> list[str]:
 
 
 def fold(text: str) -> str:
-    """Lower-case each letter by itself: a final Greek sigma becomes an ordinary one."""
+    """Lower-case each letter by itself: a final Greek sigma becomes an ordinary sigma."""
     return text.lower().replace("ς", "σ")
 
 
@@ -75,7 +75,7 @@ def character_classes() -> NDArray[np.uint8]:
 
 @cache
 def lower_cases() -> NDArray[np.uint32]:
-    """Return the lower case of every code point below `CODE_POINTS_WITH_CASE`; of two characters, the first."""
+    """Return the first character of the lower case of every code point below `CODE_POINTS_WITH_CASE`."""
     lowered = (fold(chr(point))[0] for point in range(CODE_POINTS_WITH_CASE))
     return np.fromiter(map(ord, lowered), dtype=np.uint32, count=CODE_POINTS_WITH_CASE)
 
@@ -83,7 +83,7 @@ def lower_cases() -> NDArray[np.uint32]:
 class _Gaps(dict[int, str]):
     """A table for `str.translate`, filled on demand: blanks replace other characters and surround ideographs.
 
-    Several times as fast as a regular expression with the hundreds of ranges of letters.
+    It is several times as fast as a regular expression with the hundreds of ranges of letters.
     """
 
     def __missing__(self, point: int) -> str:

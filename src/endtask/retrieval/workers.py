@@ -1,7 +1,7 @@
 """Worker processes: plain interpreters that read jobs and write reports as lines of JSON.
 
-`multiprocessing` would import the user's own script again in each of them. A worker exits with the process that started
-it. A failed job does not stop the others: their results stay, and the first error is raised at the end.
+`multiprocessing` would import the user's script again in each worker. A worker exits with the process that started it.
+A failed job does not stop the others: their results stay, and the first error is raised at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Handler = Callable[[Job, Report], None]
 
 
 def run_jobs(module: str, jobs: Sequence[Job], count: int, report: Report) -> None:
-    """Run all jobs with the `handle(job, report)` of `module`, in this process and in `count - 1` others.
+    """Run all jobs with the `handle(job, report)` of `module`, in this process and in `count - 1` worker processes.
 
     Each free process takes the next job in the given order.
     """
@@ -38,12 +38,12 @@ def run_jobs(module: str, jobs: Sequence[Job], count: int, report: Report) -> No
     workers: list[_Worker] = []
     others = max(0, min(count, len(jobs)) - 1)
     with ThreadPoolExecutor(max(1, others)) as pool:
-        started = [pool.submit(_serve_elsewhere, queue, module, report, workers) for _ in range(others)]
+        futures = [pool.submit(_serve_worker, queue, module, report, workers) for _ in range(others)]
         try:
             queue.serve(importlib.import_module(module).handle, report)
-            for future in started:
+            for future in futures:
                 future.result()
-        except BaseException:  # Ctrl-C too, which must not wait for a large shard
+        except BaseException:  # also Ctrl-C, which must not wait for a large shard
             queue.close()
             for worker in workers:
                 worker.kill()
@@ -55,7 +55,7 @@ class _Queue:
     """Jobs for several threads, and the errors of those that failed."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        self._waiting = iter(enumerate(jobs))
+        self._jobs = iter(enumerate(jobs))
         self._lock = threading.Lock()
         self._failures: dict[int, Exception] = {}
         self._closed = False
@@ -65,10 +65,10 @@ class _Queue:
         self._closed = True
 
     def serve(self, handle: Handler, report: Report) -> None:
-        """Run jobs until none is left; an `OSError`, such as a full disk, stops all."""
+        """Run jobs until none is left; an `OSError`, such as a full disk, stops all threads."""
         while not self._closed:
             with self._lock:
-                number, job = next(self._waiting, (-1, None))
+                number, job = next(self._jobs, (-1, None))
             if job is None:
                 return
             try:
@@ -85,7 +85,7 @@ class _Queue:
             raise self._failures[min(self._failures)]
 
 
-def _serve_elsewhere(queue: _Queue, module: str, report: Report, workers: list[_Worker]) -> None:
+def _serve_worker(queue: _Queue, module: str, report: Report, workers: list[_Worker]) -> None:
     with _Worker(module) as worker:
         workers.append(worker)
         try:
@@ -107,7 +107,7 @@ class _Worker:
             text=True,
             encoding="utf-8",
             env={**os.environ, "PYTHONPATH": _import_path(), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
-            start_new_session=True,  # Ctrl-C at the terminal is for the starting process alone
+            start_new_session=True,  # so that Ctrl-C at the terminal reaches the starting process alone
         )
 
     def __enter__(self) -> _Worker:
@@ -122,7 +122,7 @@ class _Worker:
                     stream.close()
 
     def kill(self) -> None:
-        """Kill the process; the result of an unfinished job is of no use."""
+        """Kill the process; an unfinished job leaves no result."""
         self._process.kill()
 
     def do(self, job: Job, report: Report) -> None:
@@ -154,14 +154,14 @@ class _Worker:
 
 def _import_path() -> str:
     """Return the path on which a new interpreter finds this package, however this process imported it."""
-    here = str(Path(__file__).resolve().parent.parent.parent)
-    return os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+    package_parent = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join(filter(None, [package_parent, os.environ.get("PYTHONPATH")]))
 
 
 def serve_jobs(module: str, parent: int) -> None:
     """Run jobs from standard input in a worker process, which exits with the process `parent`."""
     set_quiet(True)
-    # Other output of this process must not mix with the reports.
+    # Send other output of this process to stderr, so that it does not mix with the reports.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     end_with(parent)
@@ -176,8 +176,9 @@ def serve_jobs(module: str, parent: int) -> None:
         except InputError as error:
             answer(input_error=str(error))
         except OSError as error:
+            filename = None if error.filename is None else str(error.filename)
             # NumPy raises it with a message alone.
-            named = [error.errno, error.strerror, None if error.filename is None else str(error.filename)]
-            answer(os_error=[str(error)] if error.errno is None else named)
+            arguments = [str(error)] if error.errno is None else [error.errno, error.strerror, filename]
+            answer(os_error=arguments)
         else:
             answer(done=True)

@@ -1,7 +1,7 @@
 """The contract of selectors: a selector decides which retrieved passages the run trains on, and gives reasons.
 
-A selector is one file: its options (`Config`), what it needs, what it rejects before anything is spent, and what it
-does. Most selectors only implement `rank`; the budget is then filled from the best candidate down.
+A selector is one file with its options (`Config`), its needs, its checks and its method. Most selectors only implement
+`rank`; `Selector.select` then fills the budget from the best candidate down.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ Reason = Callable[[Batch, Order], Any]
 NewValues = Mapping[str, NDArray[Any]]
 """Values that replace a column, one for each row of the table of candidates."""
 
+NO_COMMON_WORD = "the corpus shares no word with the task"
+
 
 @dataclass(frozen=True)
 class RunContext:
@@ -55,9 +57,9 @@ class RunContext:
 
     `retrieved` is the folder of the retrieve stage; `corpus_bytes` is the size of all texts in the corpus, 0 without
     a corpus; `is_contaminated` returns whether a text contains a dev or test text (None: no check); `examples` are the
-    train rows; `folder` is the stage's folder, also for scratch files; `device` is where a model computes vectors. A
-    selector that trains a model also reads the `task`, all settings of the `run` and
-    the `stage`, whose plan stores decisions for a resumed run.
+    train rows; `folder` is the stage's folder, also for scratch files; `device` computes the vectors of a model. A
+    selector that trains a model also reads the `task`, all settings of the `run` and the `stage`, whose plan stores
+    decisions for a resumed run.
     """
 
     settings: SelectSettings
@@ -78,14 +80,14 @@ class RunContext:
         """The Parquet file of the candidates, with their texts."""
         return self.retrieved / RETRIEVED
 
-    def fill_budget(self, order: Order, sizes: NDArray[np.int64], *, otherwise: str) -> Order:
+    def fill_budget(self, order: Order, sizes: NDArray[np.int64], *, cause: str) -> Order:
         """Return the longest beginning of `order` that fits `select.budget`; `sizes` are bytes per candidate.
 
-        Raises `InputError` where nothing fits; `otherwise` names the other possible cause.
+        Raise `InputError` if nothing fits: `cause` applies, or the budget is smaller than a passage.
         """
         selected = fill(order, sizes, self.settings.budget, corpus_bytes=self.corpus_bytes)
         if len(selected) == 0:
-            hint = f"{otherwise}, or the budget is smaller than one passage"
+            hint = f"{cause}, or the budget is smaller than one passage"
             raise InputError("no passage was selected", key="select.budget", hint=hint)
         return selected
 
@@ -101,9 +103,9 @@ class Selected:
 
 @dataclass(frozen=True)
 class Ranking:
-    """All candidates in an order: `order` holds their indices, best first; `score` has one entry per candidate.
+    """All candidates ranked: `order` holds their indices, best first; `score` has one entry per candidate.
 
-    `reasons` returns, for some indices, why each candidate has its rank; `counts` go into the manifest.
+    `reasons` takes indices and returns why each candidate has its rank; `counts` go into the manifest.
     """
 
     order: Order
@@ -114,10 +116,10 @@ class Ranking:
 
 @dataclass(frozen=True)
 class SelectionCost:
-    """The cost of a selector that runs a model, as `endtask check` prints it: seconds, and peak memory and disk.
+    """The cost of a selector that runs a model: seconds, peak memory and peak disk space.
 
-    `fitting_seconds` are spent before the first candidate is scored; `budget_share` is the limit of all seconds, as a
-    share of the training budget (None: no limit).
+    Fitting ends before the first candidate is scored. `budget_share` limits all seconds to a share of the training
+    budget (None: no limit).
     """
 
     fitting_seconds: float
@@ -127,28 +129,28 @@ class SelectionCost:
     budget_share: float | None = None
 
     def is_refused(self, allowed: float) -> bool:
-        """Return whether fitting alone takes more than the seconds allowed."""
+        """Return whether fitting alone takes longer than allowed."""
         return self.fitting_seconds > allowed
 
     def within(self, allowed: float) -> tuple[float, str]:
-        """Return the seconds of both under a limit in seconds, and a warning or an empty string.
+        """Return the seconds of fitting and scoring under a limit in seconds, and a warning or an empty string.
 
         >>> SelectionCost(26, 10, 0, 0).within(4)
-        (4, 'fitting the scoring models would take about 26 s, more than the 4 s that it may: a run would be refused')
+        (4, 'fitting the scoring models would take about 26 s, more than the 4 s allowed: a run would be refused')
         >>> SelectionCost(26, 10, 0, 0).within(31)
-        (31, 'of the candidates, only about 50% would be scored, the best-ranked, in the 31 s that it may take')
+        (31, 'only about 50% of the candidates, the best-ranked, would be scored in the 31 s allowed')
         >>> SelectionCost(26, 10, 0, 0).within(60)
         (36, '')
         """
         if self.is_refused(allowed):
             fitting = f"fitting the scoring models would take about {self.fitting_seconds:.0f} s"
-            return allowed, f"{fitting}, more than the {allowed:.0f} s that it may: a run would be refused"
+            return allowed, f"{fitting}, more than the {allowed:.0f} s allowed: a run would be refused"
         seconds = self.fitting_seconds + self.scoring_seconds
         if seconds <= allowed:
             return seconds, ""
         share = (allowed - self.fitting_seconds) / self.scoring_seconds
-        few = f"of the candidates, only about {share:.0%} would be scored, the best-ranked"
-        return allowed, f"{few}, in the {allowed:.0f} s that it may take"
+        scored = f"only about {share:.0%} of the candidates, the best-ranked, would be scored"
+        return allowed, f"{scored} in the {allowed:.0f} s allowed"
 
 
 class Selector:
@@ -157,7 +159,7 @@ class Selector:
     name: ClassVar[str]
 
     Config: ClassVar[type[PartConfig]] = PartConfig
-    """The options that a user writes next to `select.name`; most selectors nest the class."""
+    """The options that a user writes next to `select.name`; selectors with options nest a class of this name."""
 
     selects: ClassVar[bool] = True
     """False: the run trains without corpus text."""
@@ -172,9 +174,9 @@ class Selector:
     filters_contamination: ClassVar[bool] = False
     """Whether the selector drops texts that contain a dev or test text; retrieved passages are filtered already."""
     is_plain_rank: ClassVar[bool] = False
-    """Whether the selection is the plain BM25 ranking, with which others are compared."""
+    """Whether the selection is the plain BM25 ranking, the reference of the comparison in `quality`."""
     memory_hint: ClassVar[str | None] = None
-    """What a user can change where the selector runs out of memory."""
+    """What a user can change if the selector runs out of memory."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -204,7 +206,7 @@ class Selector:
         return ()
 
     def data_usage(self) -> DataUse | None:
-        """Return which labels the selection depends on; None: no labels."""
+        """Return which labels the selection depends on; None if it depends on none."""
         return None
 
     def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
@@ -215,25 +217,24 @@ class Selector:
     def cost(
         self, task: Task, sample: Task, settings: Settings, folder: Path, *, candidates: float, bytes_each: float
     ) -> SelectionCost | None:
-        """Return what selecting from `candidates` passages costs beyond reading them; None where that is little.
+        """Estimate the cost of a selection from `candidates` passages beyond reading them; None if it is small.
 
         `sample` holds some rows of the task; trials that measure time write to `folder`.
         """
         return None
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
-        """Return the candidates in an order, best first."""
+        """Return all candidates, best first."""
         raise NotImplementedError
 
     def select(self, run: RunContext, path: Path) -> Selected:
         """Write the selection to `path`, in the order of the corpus: by default the best-ranked that fit the budget."""
         candidates = read_statistics(run.table)
         ranking = self.rank(candidates, run)
-        otherwise = "the corpus shares no word with the task"
-        selected = run.fill_budget(ranking.order, candidates.bytes, otherwise=otherwise)
+        selected = run.fill_budget(ranking.order, candidates.bytes, cause=NO_COMMON_WORD)
 
         def reason(batch: Batch, indices: Order) -> Any:
-            return with_matched_query(ranking.reasons(indices), batch)
+            return with_matched_query([f"{text}; BM25 rank " for text in ranking.reasons(indices)], batch)
 
         new_values = {"rank": ranks_of(ranking.order), "score": ranking.score}
         written = write_rows(run.table, selected, path, reason, new_values)
@@ -252,12 +253,12 @@ def ranks_of(order: Order) -> Order:
 
 
 def by_score(score: NDArray[np.float64], candidates: Candidates) -> Order:
-    """Return the highest score first; ties go to the better BM25 rank, then to the earlier passage."""
+    """Sort by falling score; ties go to the better BM25 rank, then to the earlier passage."""
     return np.lexsort((np.arange(len(score)), -candidates.score, candidates.rank, -score))
 
 
 def by_bm25_rank(candidates: Candidates) -> Order:
-    """Return the best BM25 rank first; ties go to the higher score, then to the earlier passage."""
+    """Sort by BM25 rank; ties go to the higher score, then to the earlier passage."""
     return np.lexsort((np.arange(len(candidates.rank)), -candidates.score, candidates.rank))
 
 
@@ -272,13 +273,13 @@ def fill(order: Order, sizes: NDArray[np.int64], budget: SizeBudget | None, *, c
     if budget.unit == "passages":
         return order[: int(budget.amount)]
     assert budget.unit != "retrieved", "budget_in_bytes converts it"
-    limit = budget.amount if budget.unit == "bytes" else budget.amount * corpus_bytes
+    limit = budget.bytes_of(corpus_bytes)
     # 29% of 100 bytes is 28.999999999999996 in floating point; a passage of 29 bytes fits all the same.
     return order[: int(np.searchsorted(np.cumsum(sizes[order]), np.floor(limit + 1e-6), side="right"))]
 
 
 def budget_in_bytes(settings: SelectSettings, table: Path) -> SelectSettings:
-    """Return the settings with a budget that is a share of the retrieved text converted to bytes."""
+    """Return the settings with a budget in bytes instead of a share of the retrieved text; other budgets stay."""
     budget = settings.budget
     if budget is None or budget.unit != "retrieved":
         return settings
@@ -294,9 +295,22 @@ def write_rows(
 
     `reason` and `new_values` replace columns.
     """
-    is_selected = np.zeros(table_rows(candidates), dtype=bool)
-    is_selected[selected] = True
+    is_selected = mask_of(selected, table_rows(candidates))
     return write_batches(path, _selected_batches(candidates, is_selected, reason, new_values or {}))
+
+
+def mask_of(indices: Order, size: int) -> NDArray[np.bool_]:
+    """Return a mask of `size` entries that is true at `indices`."""
+    mask = np.zeros(size, dtype=bool)
+    mask[indices] = True
+    return mask
+
+
+def values_at(table: Path, column: str, indices: Order) -> dict[int, str]:
+    """Return the values of a column of a selection table at some indices, by index."""
+    mask = mask_of(indices, table_rows(table))
+    values = [value for batch in read_batches(table, mask, [column]) for value in batch.column(0).to_pylist()]
+    return dict(zip(np.flatnonzero(mask).tolist(), values, strict=True))
 
 
 def _selected_batches(
@@ -309,28 +323,27 @@ def _selected_batches(
     start = 0
     for batch in read_batches(candidates, is_selected, schema.names):
         columns = [batch.column(name) for name in schema.names]
-        here = indices[start : start + len(batch)]
+        batch_indices = indices[start : start + len(batch)]
         if reason is not None:
-            columns[schema.get_field_index("reason")] = reason(batch, here)
+            columns[schema.get_field_index("reason")] = reason(batch, batch_indices)
         for name, values in new_values.items():
-            columns[schema.get_field_index(name)] = arrow.array(values[here], schema.field(name).type)
+            columns[schema.get_field_index(name)] = arrow.array(values[batch_indices], schema.field(name).type)
         start += len(batch)
         yield arrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def with_matched_query(reasons: list[str], batch: Batch) -> Any:
-    """Return the column of reasons, each followed by the passage's BM25 rank and the query that gave it."""
+def with_matched_query(texts: list[str], batch: Batch) -> Any:
+    """Return the texts as a column, each followed by the passage's BM25 rank and the query that gave it."""
     import pyarrow as arrow
     import pyarrow.compute as compute
 
     rank = batch.column("rank").cast(arrow.string())
     matched_query = compute.list_element(batch.column("matched_queries"), 0)
-    texts = arrow.array(reasons, arrow.string())
-    return compute.binary_join_element_wise(texts, "; BM25 rank ", rank, " for ", matched_query, "")
+    return compute.binary_join_element_wise(arrow.array(texts, arrow.string()), rank, " for ", matched_query, "")
 
 
 def overlap(first: NDArray[Any], second: NDArray[Any]) -> dict[str, float]:
-    """Return the passages in both as a share of `first` and of all in either (Jaccard); ids must not repeat.
+    """Return the number of shared passages as a share of `first` and of the union (Jaccard); ids must be unique.
 
     >>> overlap(np.array([1, 2]), np.array([2, 3, 4]))
     {'share': 0.5, 'jaccard': 0.25}

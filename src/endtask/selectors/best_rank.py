@@ -9,6 +9,7 @@ import numpy as np
 
 from endtask.io.selection_table import Batch, read_statistics
 from endtask.selectors.base import (
+    NO_COMMON_WORD,
     Candidates,
     Order,
     Ranking,
@@ -17,6 +18,7 @@ from endtask.selectors.base import (
     Selector,
     by_bm25_rank,
     selectors,
+    with_matched_query,
     write_rows,
 )
 
@@ -41,15 +43,9 @@ class BestRank(Selector):
         candidates = read_statistics(run.table)
         if not run.corpus_bytes:
             return Selected(write_rows(run.table, np.zeros(0, dtype=np.int64), path), 0, {})
-        otherwise = "the corpus shares no word with the task"
-        selected = run.fill_budget(by_bm25_rank(candidates), candidates.bytes, otherwise=otherwise)
-        return Selected(write_rows(run.table, selected, path, _reason), int(candidates.bytes[selected].sum()), {})
+        selected = run.fill_budget(by_bm25_rank(candidates), candidates.bytes, cause=NO_COMMON_WORD)
 
+        def reason(batch: Batch, indices: Order) -> Any:
+            return with_matched_query(["best_rank: rank "] * len(indices), batch)
 
-def _reason(batch: Batch, indices: Order) -> Any:
-    import pyarrow as arrow
-    import pyarrow.compute as compute
-
-    rank = batch.column("rank").cast(arrow.string())
-    matched_query = compute.list_element(batch.column("matched_queries"), 0)
-    return compute.binary_join_element_wise("best_rank: rank ", rank, " for ", matched_query, "")
+        return Selected(write_rows(run.table, selected, path, reason), int(candidates.bytes[selected].sum()), {})

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.io.selection_table import read_batches, table_rows
+from endtask.io.selection_table import read_batches
 from endtask.progress import bar
-from endtask.selectors.base import Candidates, Order, Ranking, RunContext, Selector, by_score, ranks_of, selectors
-from endtask.selectors.hashing import (
-    WordKeys,
-    column_keys,
-    draws,
-    example_texts,
-    ngrams,
-    table_draws,
-    word_keys,
+from endtask.selectors.base import (
+    Candidates,
+    Order,
+    Ranking,
+    RunContext,
+    Selector,
+    by_score,
+    ranks_of,
+    selectors,
+    values_at,
 )
+from endtask.selectors.hashing import WordKeys, column_keys, draws, example_texts, ngrams, table_draws, word_keys
 
 FEATURES = 1 << 18
 _MOST_TEXTS = 10_000
@@ -48,17 +50,17 @@ class Classifier(Selector):
     """most like the task's texts to a linear classifier"""
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
-        """Rank by log odds; of two classifiers, the one that did not train on a passage scores it.
+        """Rank by log odds; each passage is scored by the classifier that did not train on it.
 
-        Hashes of the ids divide the passages into two halves. With a single classifier, passages that happen to be
-        negative examples would rank lower for that alone.
+        Hashes of the ids divide the passages into two folds, with a classifier for each. A single classifier would
+        rank its own negative examples lower.
         """
         numbers = table_draws(run.table, run.seed, "classifier")
-        half = (numbers & np.uint64(1)).astype(bool)
-        task = _some(example_texts(run.examples), run.seed)
-        others = [word_keys(_texts_at(run.table, _lowest(numbers, half == side))) for side in (False, True)]
-        classifiers = [fit(task, others[1 - side]) for side in (0, 1)]
-        score = _scores(run.table, half, classifiers)
+        fold = (numbers & np.uint64(1)).astype(bool)
+        task = _task_sample(example_texts(run.examples), run.seed)
+        others = [_texts_at(run.table, _lowest(numbers, fold == number)) for number in (False, True)]
+        classifiers = [fit(task, word_keys(texts)) for texts in reversed(others)]
+        score = _scores(run.table, fold, classifiers)
         order = by_score(score, candidates)
         rank = ranks_of(order)
 
@@ -70,7 +72,7 @@ class Classifier(Selector):
 
 
 def fit(task: WordKeys, others: WordKeys) -> Linear:
-    """Fit a logistic regression with balanced classes; returns zero log odds where a class has no texts."""
+    """Fit a logistic regression with balanced classes; without texts of a class all log odds are 0."""
     from scipy.sparse import vstack
     from sklearn.linear_model import LogisticRegression
 
@@ -93,34 +95,31 @@ def features(words: WordKeys) -> Any:
     return (diags(1.0 / np.maximum(lengths, 1e-12)) @ counts).tocsr()
 
 
-def _some(texts: list[str], seed: int) -> WordKeys:
-    """Return the words of the task's texts, or of a random sample of very many."""
+def _task_sample(texts: list[str], seed: int) -> WordKeys:
+    """Return the words of the task's texts, or of a random sample of them."""
     indices = _lowest(draws(texts, seed, "classifier"), np.ones(len(texts), dtype=bool))
     return word_keys([texts[index] for index in indices.tolist()])
 
 
 def _lowest(numbers: NDArray[np.uint64], allowed: Mask) -> Order:
-    """Return the indices of the lowest allowed numbers, lowest first."""
+    """Return the indices of the lowest allowed numbers, lowest first, at most `_MOST_TEXTS`."""
     indices = np.flatnonzero(allowed)
     return indices[np.argsort(numbers[indices], kind="stable")[:_MOST_TEXTS]]
 
 
 def _texts_at(table: Path, indices: Order) -> list[str]:
-    wanted = np.zeros(table_rows(table), dtype=bool)
-    wanted[indices] = True
-    texts = [text for batch in read_batches(table, wanted, ["text"]) for text in batch.column(0).to_pylist()]
-    by_index = dict(zip(np.flatnonzero(wanted).tolist(), texts, strict=True))
-    return [by_index[index] for index in indices.tolist()]
+    texts = values_at(table, "text", indices)
+    return [texts[index] for index in indices.tolist()]
 
 
-def _scores(table: Path, half: Mask, classifiers: list[Linear]) -> NDArray[np.float64]:
-    score = np.zeros(len(half))
+def _scores(table: Path, fold: Mask, classifiers: list[Linear]) -> NDArray[np.float64]:
+    score = np.zeros(len(fold))
     start = 0
-    with bar("classifying retrieved passages", len(half)) as advance:
+    with bar("classifying retrieved passages", len(fold)) as advance:
         for batch in read_batches(table, columns=["text"]):
             rows = features(column_keys(batch.column(0)))
-            here = slice(start, start + len(batch))
-            score[here] = np.where(half[here], classifiers[1].log_odds(rows), classifiers[0].log_odds(rows))
+            part = slice(start, start + len(batch))
+            score[part] = np.where(fold[part], classifiers[1].log_odds(rows), classifiers[0].log_odds(rows))
             start += len(batch)
             advance(len(batch))
     return score

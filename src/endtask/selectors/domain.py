@@ -1,4 +1,4 @@
-"""The domain's text: passages drawn at random from chosen sources, for masked LM on the domain (DAPT)."""
+"""Draw the domain's text: random passages from chosen sources, for masked LM on the domain (DAPT)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def select_domain(
     seed: int,
     is_contaminated: ContaminationCheck,
 ) -> dict[str, Any]:
-    """Write the drawn passages in the order of the corpus; returns counts for the manifest.
+    """Write the drawn passages in the order of the corpus and return counts for the manifest.
 
-    The next of the draw replaces a passage that contains a dev or test text.
+    The next passage of the draw replaces a passage that contains a dev or test text.
     """
     domain = domain_corpus(corpus, settings.sources)
     with bar("domain", domain.files_bytes(), unit="B") as advance:
@@ -51,14 +51,14 @@ def select_domain(
         written = write_batches(folder / DOMAIN, drawn_batches("domain", domain, draw, sizes, seed))
     if not written:
         raise InputError("no passage was drawn", key="domain.amount", hint="it is smaller than one passage")
-    is_less = written + dropped == len(sizes) and _is_less(sizes[selected], requested)
+    is_short = written + dropped == len(sizes) and _is_short(sizes[selected], requested)
     return {
         "passages": written,
         "bytes": int(sizes[selected].sum()),
         "of_passages": len(sizes),
         "dropped_by_contamination_filter": dropped,
         "sources": [source.name for source in domain.sources],
-        **({"less_than_requested": settings.amount.in_words(train_rows)} if is_less else {}),
+        **({"less_than_requested": settings.amount.in_words(train_rows)} if is_short else {}),
     }
 
 
@@ -69,9 +69,9 @@ def check_sources_known(settings: Settings) -> None:
 
 
 def domain_corpus(corpus: Corpus, names: Sequence[str]) -> Corpus:
-    """Return the chosen sources of a corpus, or all of them; raises `InputError` for unknown names.
+    """Return a corpus of the named sources, or of all; raise `InputError` for unknown names.
 
-    A passage that is in several sources counts for the first chosen source that has it.
+    A passage in several sources belongs to the first chosen source that has it.
     """
     known = {source.name: source for source in corpus.sources}
     for name in names:
@@ -86,8 +86,8 @@ def domain_corpus(corpus: Corpus, names: Sequence[str]) -> Corpus:
     )
 
 
-def _is_less(sizes: NDArray[np.int64], requested: SizeBudget | None) -> bool:
-    """Return whether passages of these bytes are fewer than the requested amount; never less than a share."""
+def _is_short(sizes: NDArray[np.int64], requested: SizeBudget | None) -> bool:
+    """Return whether passages of these bytes are less than the requested bytes or passages; False for a share."""
     if requested is None or requested.unit == "share":
         return False
     return bool((sizes.sum() if requested.unit == "bytes" else len(sizes)) < requested.amount)

@@ -1,4 +1,4 @@
-"""Importance resampling by hashed n-grams (DSIR, Xie et al. 2023): texts distributed like the task's.
+"""Importance resampling by hashed n-grams (DSIR, Xie et al. 2023): select texts distributed like the task's.
 
 A text weighs p_task(text) / p_retrieved(text) under two bags of hashed words and word pairs; passages are drawn without
 replacement in proportion to their weights. Short texts are drawn like any other.
@@ -27,7 +27,7 @@ class Dsir(Selector):
     """drawn by the importance of hashed n-grams (Xie et al., 2023)"""
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
-        """Draw all candidates in turn by importance; the score is the logarithm of the weight."""
+        """Rank by a draw without replacement; the score is the logarithm of the importance weight."""
         weights = log_ratios(bucket_counts(example_keys(run.examples)), table_counts(run.table, "retrieved passages"))
         score = table_sums(run.table, weights, "retrieved passages by importance")
         noise = gumbel_noise(table_draws(run.table, run.seed, "dsir"))
@@ -44,9 +44,9 @@ class Dsir(Selector):
 def log_ratios(task: Counts, raw: Counts) -> NDArray[np.float64]:
     """Return the logarithm of p_task / p_raw of every bucket.
 
-    `raw` is smoothed by one count per bucket. The task is small, so it is smoothed by as many n-grams as there are
-    buckets, distributed as in `raw`: n-grams that it lacks then count against a text, within bounds, and the fewer
-    words the task has, the closer all weights are to zero.
+    `raw` is smoothed by one count per bucket. The small task is smoothed by as many n-grams as there are buckets,
+    distributed as in `raw`: n-grams that the task lacks then count against a text, within bounds, and the fewer words
+    the task has, the closer all weights are to zero.
     """
     p_raw = (raw + 1.0) / (raw.sum() + BUCKETS)
     p_task = (task + BUCKETS * p_raw) / (task.sum() + BUCKETS)
@@ -55,5 +55,5 @@ def log_ratios(task: Counts, raw: Counts) -> NDArray[np.float64]:
 
 
 def gumbel_noise(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Return Gumbel noise from random 64-bit numbers."""
+    """Transform random 64-bit numbers into Gumbel noise."""
     return -np.log(-np.log(uniform(numbers)))

@@ -16,7 +16,7 @@ from endtask.io.stage_folder import left_out
 
 
 def export_selection(run: Path, target: Path) -> dict[str, Any]:
-    """Write the selection of a run to a new file, whose suffix decides the format; returns counts."""
+    """Write the selection of a run to a new file, whose suffix decides the format, and return counts."""
     write = _writer(target)
     table = _table_of(run)
     if target.exists() or target.is_symlink():
@@ -32,9 +32,9 @@ def export_selection(run: Path, target: Path) -> dict[str, Any]:
 def _writer(target: Path) -> Callable[[Path, IO[bytes]], None]:
     suffix = bare_suffix(target)
     if suffix not in _WRITERS:
-        known = f"known: {', '.join(_WRITERS)}, or those {' '.join(COMPRESSIONS)}"
-        meant = did_you_mean(suffix, _WRITERS) if suffix else known
-        hint = meant if meant.startswith("did you mean") else known
+        hint = did_you_mean(suffix, _WRITERS)
+        if not hint.startswith("did you mean"):
+            hint = f"known: {', '.join(_WRITERS)}, or those {' '.join(COMPRESSIONS)}"
         raise InputError("unknown kind of file", path=target, hint=hint)
     return _WRITERS[suffix]
 
@@ -70,7 +70,7 @@ def _write_csv(table: Path, stream: IO[bytes]) -> None:
 
 
 def _quoted(texts: Any) -> list[str]:
-    """Return the cells in quotes, needed or not; the standard library is several times slower and leaves `\\r` bare."""
+    """Return the cells, all in quotes; the module `csv` is several times slower and does not quote `\\r`."""
     return ['"' + text.replace('"', '""') + '"' for text in texts.to_pylist()]
 
 

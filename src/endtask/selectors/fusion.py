@@ -29,7 +29,7 @@ from endtask.selectors.base import (
 from endtask.task import Task
 
 _DAMPING = 60
-"""The constant of the paper: a larger value favors the very first ranks less."""
+"""The constant of the paper; a larger value gives the first ranks less weight."""
 _DEFAULT = ("best_rank", "dsir")
 
 
@@ -55,19 +55,19 @@ class Fusion(Selector):
 
         @field_validator("selectors")
         @classmethod
-        def selectors_differ(cls, given: tuple[FusedSettings, ...]) -> tuple[FusedSettings, ...]:
-            names = [section.name for section in given]
-            if given and len(set(names)) < max(2, len(names)):
+        def selectors_differ(cls, sections: tuple[FusedSettings, ...]) -> tuple[FusedSettings, ...]:
+            names = [section.name for section in sections]
+            if sections and len(set(names)) < max(2, len(names)):
                 raise ValueError("name two selectors or more, each once")
-            for section in given:
+            for section in sections:
                 if type(section.part).rank is Selector.rank or section.name == Fusion.name:
                     raise ValueError(f"{section.name} does not rank candidates")
-            return given
+            return sections
 
     config: Config
 
     def members(self) -> tuple[Selector, ...]:
-        """Return the selectors that are combined."""
+        """Return the combined selectors."""
         sections = self.config.selectors or tuple(FusedSettings(name=name) for name in _DEFAULT)
         return tuple(section.part for section in sections)
 
@@ -76,7 +76,7 @@ class Fusion(Selector):
         return (self, *self.members())
 
     def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
-        """Raise the errors of the members."""
+        """Run the checks of the members too."""
         super().preflight(task, settings, has_corpus=has_corpus)
         for member in self.members():
             member.preflight(task, settings, has_corpus=has_corpus)
@@ -89,7 +89,7 @@ class Fusion(Selector):
         score = fused(list(ranks.values()))
 
         def reasons(indices: Order) -> list[str]:
-            rows = np.stack([ranks[name][indices] for name in ranks], axis=1).tolist()
+            rows = np.stack([rank[indices] for rank in ranks.values()], axis=1).tolist()
             return [
                 "fusion: ranks " + ", ".join(f"{name} {rank}" for name, rank in zip(ranks, row, strict=True))
                 for row in rows
@@ -106,7 +106,7 @@ def fused(ranks: Sequence[Order]) -> NDArray[np.float64]:
     >>> fused([np.array([1, 2]), np.array([1, 40])]).round(4).tolist()
     [0.0328, 0.0261]
     """
-    # From the smallest part up, so that the order in which selectors are named does not change rounding.
+    # Sorted, so that the order of the selectors in the settings does not change the rounding of the sum.
     parts = np.sort(np.stack([1.0 / (_DAMPING + rank) for rank in ranks]), axis=0)
     score: NDArray[np.float64] = parts.sum(axis=0)
     return score

@@ -18,6 +18,15 @@ from endtask.retrieval.compiled import compiled
 from endtask.retrieval.words import HASH_FACTOR, HASH_START, character_classes, lower_cases
 from endtask.seeds import derive, spread
 
+BUCKETS = 10_000
+"""The number of the DSIR paper."""
+
+_START, _FACTOR = np.uint64(HASH_START), np.uint64(HASH_FACTOR)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+
+Counts = NDArray[np.int64]
+
 
 def draws(ids: Sequence[str], seed: int, purpose: str) -> NDArray[np.uint64]:
     """Return a random 64-bit number for each id, independent of the other ids and their order.
@@ -31,17 +40,7 @@ def draws(ids: Sequence[str], seed: int, purpose: str) -> NDArray[np.uint64]:
 def table_draws(table: Path, seed: int, purpose: str) -> NDArray[np.uint64]:
     """Return a random number for each passage of a selection table."""
     ids = (batch.column(0).to_pylist() for batch in read_batches(table, columns=["id"]))
-    return np.concatenate([np.zeros(0, dtype=np.uint64), *(draws(some, seed, purpose) for some in ids)])
-
-
-BUCKETS = 10_000
-"""The number of the DSIR paper."""
-
-_START, _FACTOR = np.uint64(HASH_START), np.uint64(HASH_FACTOR)
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_HALF = np.uint64(32)
-
-Counts = NDArray[np.int64]
+    return np.concatenate([np.zeros(0, dtype=np.uint64), *(draws(block, seed, purpose) for block in ids)])
 
 
 @dataclass(frozen=True)
@@ -55,46 +54,49 @@ class WordKeys:
         return len(self.offsets) - 1
 
     def owners(self) -> NDArray[np.int64]:
-        """The text that each word belongs to."""
+        """Return the index of the text of each word."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
 
 def word_keys(texts: Sequence[str]) -> WordKeys:
-    """Return the keys of all words, split and lower-cased as in retrieval.
+    """Return the keys of the words of all texts, split and lower-cased as in retrieval.
 
     >>> word_keys(["one two", "", "Two"]).offsets.tolist()
     [0, 2, 2, 3]
     """
-    return _scanned(*join_strings(texts, "utf-8", np.uint8))
+    return _scan(*join_strings(texts, "utf-8", np.uint8))
 
 
 def column_keys(column: Any) -> WordKeys:
-    """Return the keys of all words of an Arrow column of texts, without Python strings."""
+    """Return the keys of the words of an Arrow column of texts, without a Python string for each text."""
     _, offsets, characters = column.buffers()
     ends = np.frombuffer(offsets, dtype=np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     if characters is None or not len(column):
         return WordKeys(np.zeros(0, dtype=np.uint64), np.zeros(len(column) + 1, dtype=np.int64))
-    # A copy: kernels do not take read-only memory.
-    return _scanned(np.frombuffer(characters, dtype=np.uint8)[ends[0] : ends[-1]].copy(), ends - ends[0])
+    # Kernels reject read-only memory, hence the copy.
+    return _scan(np.frombuffer(characters, dtype=np.uint8)[ends[0] : ends[-1]].copy(), ends - ends[0])
 
 
 def example_texts(examples: Iterable[Example]) -> list[str]:
-    """Return the task's texts; both texts of a pair separately."""
+    """Return the texts of examples; a pair counts as two texts."""
     pairs = ((example.text, example.text_pair) for example in examples)
     return [text for pair in pairs for text in pair if text]
 
 
 def example_keys(examples: Iterable[Example]) -> WordKeys:
-    """Return the words of the task's texts."""
+    """Return the keys of the words of the examples' texts."""
     return word_keys(example_texts(examples))
 
 
 def ngrams(words: WordKeys, buckets: int = BUCKETS) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the bucket of every word and of every two neighbouring words of one text, and the text each belongs to."""
+    """Return the bucket of every word and of every pair of neighboring words, and the index of the text of each."""
     keys, owners = words.keys, words.owners()
-    together = owners[1:] == owners[:-1]
-    pairs = keys[:-1][together] * _SPREAD + keys[1:][together]
-    return _buckets(np.concatenate([keys, pairs]), buckets), np.concatenate([owners, owners[1:][together]])
+    same_text = owners[1:] == owners[:-1]
+    pairs = keys[:-1][same_text] * _SPREAD + keys[1:][same_text]
+    hashes = np.concatenate([keys, pairs]) * _SPREAD
+    # The bucket is the high half of a product of 32-bit numbers.
+    bucket = ((hashes >> _HALF) * np.uint64(buckets) >> _HALF).astype(np.int64)
+    return bucket, np.concatenate([owners, owners[1:][same_text]])
 
 
 def bucket_counts(words: WordKeys) -> Counts:
@@ -103,14 +105,14 @@ def bucket_counts(words: WordKeys) -> Counts:
 
 
 def text_sums(words: WordKeys, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return, for each text, the sum of the weights of its n-grams' buckets; independent of other texts."""
+    """Return the sum of the weights of each text's n-grams; other texts do not change its rounding."""
     buckets, owners = ngrams(words)
     sums: NDArray[np.float64] = np.bincount(owners, weights=weights[buckets], minlength=len(words)).astype(np.float64)
     return sums
 
 
 def table_counts(table: Path, what: str) -> Counts:
-    """Return the bucket counts of all texts of a selection table; the progress bar shows `what`."""
+    """Return the bucket counts over all texts of a selection table; the progress bar shows `what`."""
     counts = np.zeros(BUCKETS, dtype=np.int64)
     with bar(f"counting word pairs of {what}", table_rows(table)) as advance:
         for batch in read_batches(table, columns=["text"]):
@@ -129,12 +131,7 @@ def table_sums(table: Path, weights: NDArray[np.float64], what: str) -> NDArray[
     return np.concatenate(sums)
 
 
-def _buckets(keys: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
-    """Return the bucket of each key, by the high half of a product."""
-    return (((keys * _SPREAD) >> _HALF) * np.uint64(buckets) >> _HALF).astype(np.int64)
-
-
-def _scanned(buffer: NDArray[np.uint8], offsets: NDArray[np.int64]) -> WordKeys:
+def _scan(buffer: NDArray[np.uint8], offsets: NDArray[np.int64]) -> WordKeys:
     keys = np.empty(len(buffer) // 2 + len(offsets), dtype=np.uint64)  # a word takes a byte and a gap
     ends = np.zeros(len(offsets), dtype=np.int64)
     used = _key_words(buffer, offsets, character_classes(), lower_cases(), ascii_folds(), keys, ends)

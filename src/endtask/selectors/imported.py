@@ -25,6 +25,9 @@ from endtask.task.columns import as_number
 
 _ALL_ROWS = "imported.parquet"
 _BUDGETS = "null selects all rows; 300MB or 50000passages select the best of it"
+_ENDTASK_COLUMN = "matched_count"  # only endtask's own tables have it
+_MISSING = (None, "")
+_LARGEST_RANK = 1 << 53  # larger whole numbers are inexact in tables that store them as floats
 
 
 @selectors.register("imported")
@@ -55,7 +58,7 @@ class Imported(Selector):
         return file_digest(Path(self.config.path))
 
     def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
-        """Raise `InputError` for a missing or unreadable file, and for budgets that do not apply to one."""
+        """Raise `InputError` for a missing or unreadable file, and for a budget that does not apply to a file."""
         path, budget = self.config.path, settings.select.budget
         if path is None:
             hint = "--set select.path=my-selection.csv"
@@ -66,19 +69,21 @@ class Imported(Selector):
         if budget is not None and budget.unit == "retrieved":
             raise InputError("for an imported selection nothing is retrieved", key="select.budget", hint=_BUDGETS)
         if self.reads_corpus(budget) and not has_corpus:
-            raise InputError(f"{budget} of the corpus, but there is no corpus", key="select.budget", hint=_BUDGETS)
+            raise InputError(
+                f"{budget} is a share of the corpus, but there is no corpus", key="select.budget", hint=_BUDGETS
+            )
         check_readable(Path(path))
 
     def select(self, run: RunContext, path: Path) -> Selected:
-        """Write rows of the file in their own order; a budget takes the best-ranked of them."""
+        """Write the rows of the file, in its order; a budget takes the best-ranked rows."""
         assert self.config.path is not None
         rows = ImportedRows(Path(self.config.path), run.is_contaminated)
         candidates = path.with_name(_ALL_ROWS)
         try:
             write_selection(candidates, rows)
             statistics = read_statistics(candidates)
-            order, otherwise = by_bm25_rank(statistics), "no row holds an uncontaminated text"
-            selected = run.fill_budget(order, statistics.bytes, otherwise=otherwise)
+            cause = "no row holds an uncontaminated text"
+            selected = run.fill_budget(by_bm25_rank(statistics), statistics.bytes, cause=cause)
             written = write_rows(candidates, selected, path)
         finally:
             candidates.unlink(missing_ok=True)
@@ -90,18 +95,13 @@ class Imported(Selector):
         return Selected(written, int(statistics.bytes[selected].sum()), counts)
 
 
-_OWN_COLUMN = "matched_count"  # in endtask's own tables, and hardly in others
-_MISSING = (None, "")
-_LARGEST_RANK = 1 << 53  # larger whole numbers are inexact in tables that store them as floats
-
-
 @dataclass
 class ImportedRows:
-    """Iterates over the passages of a table file; afterwards the counts say how many rows were read and dropped.
+    """Iterates over the passages of a table file and counts the rows that were read and dropped.
 
-    Ranks of endtask's own tables count from 1. Others may count from 0, as the TLM authors' do, so theirs are raised
-    by 1; without a column `rank` the row number is the rank. Matched queries are dropped: their ids belong to another
-    run. `is_contaminated` returns which texts to drop.
+    Ranks of endtask's own tables count from 1. Other tables may count from 0, like the TLM authors', so their ranks are
+    raised by 1; without a column `rank` the row number is the rank. Matched queries are dropped: their ids belong to
+    another run. `is_contaminated` returns which texts to drop.
     """
 
     path: Path
@@ -156,46 +156,45 @@ class _Table:
     @classmethod
     def of(cls, row: Row, path: Path) -> _Table:
         text = text_column(row, None, path=path, key="select.path")
-        return cls(path, text, row.get("rank") not in _MISSING, 1 if _OWN_COLUMN in row else 0)
+        return cls(path, text, row.get("rank") not in _MISSING, 1 if _ENDTASK_COLUMN in row else 0)
 
     def passage(self, row: Row, number: int, *, index: int) -> Passage:
         text = text_cell(row, self.text, path=self.path, row_number=number)
         rank = self._rank(row, number)
-        where = f"row {number} of" if rank is None else f"rank {rank} in"
-        source = self._name(row, "source", number) or derived_name(self.path)
+        source = self._optional_text(row, "source", number) or derived_name(self.path)
         document = Document(
-            self._name(row, "id", number) or f"{source}/{self.path.name}#{number}",
+            self._optional_text(row, "id", number) or f"{source}/{self.path.name}#{number}",
             text,
             source,
-            self._name(row, "title", number),
-            self._name(row, "license", number),
+            self._optional_text(row, "title", number),
+            self._optional_text(row, "license", number),
         )
-        from_one = index + 1 if rank is None else rank - self.first_rank + 1
-        return Passage(
-            document, index, from_one, self._score(row, number), 0, (), f"imported: {where} {self.path.name}"
-        )
+        origin = f"row {number} of" if rank is None else f"rank {rank} in"
+        reason = f"imported: {origin} {self.path.name}"
+        rank_from_one = index + 1 if rank is None else rank - self.first_rank + 1
+        return Passage(document, index, rank_from_one, self._score(row, number), 0, (), reason)
 
     def _rank(self, row: Row, number: int) -> int | None:
-        given = row.get("rank")
-        if (given not in _MISSING) != self.has_ranks:
-            what = "has no rank" if self.has_ranks else "has a rank"
-            raise InputError(f"{what}, unlike the rows before it", path=self.path, row=number, key="rank")
+        cell = row.get("rank")
+        if (cell not in _MISSING) != self.has_ranks:
+            problem = "has no rank" if self.has_ranks else "has a rank"
+            raise InputError(f"{problem}, unlike the rows before it", path=self.path, row=number, key="rank")
         if not self.has_ranks:
             return None
-        rank = as_number(given)
+        rank = as_number(cell)
         if rank is None or not rank.is_integer() or not self.first_rank <= rank <= _LARGEST_RANK:
             raise self._wrong(row, "rank", number, f"must be a whole number from {self.first_rank} up")
         return int(rank)
 
     def _score(self, row: Row, number: int) -> float:
-        given = row.get("score")
-        score = 0.0 if given in _MISSING else as_number(given)
+        cell = row.get("score")
+        score = 0.0 if cell in _MISSING else as_number(cell)
         if score is None:
             raise self._wrong(row, "score", number, "must be a finite number")
         return score
 
-    def _name(self, row: Row, column: str, number: int) -> str | None:
-        """Return a cell of text, or of a number that serves as a name; None where it is empty."""
+    def _optional_text(self, row: Row, column: str, number: int) -> str | None:
+        """Return a cell as text, None if it is empty."""
         value = row.get(column)
         if value in _MISSING:
             return None
@@ -203,7 +202,7 @@ class _Table:
             raise self._wrong(row, column, number, "must be a text or a number")
         return str(value)
 
-    def _wrong(self, row: Row, column: str, number: int, what: str) -> InputError:
-        shown = repr(row[column])
-        shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
-        return InputError(f"{what}, got {shown}", path=self.path, row=number, key=column)
+    def _wrong(self, row: Row, column: str, number: int, rule: str) -> InputError:
+        value = repr(row[column])
+        value = value if len(value) <= 40 else f"{value[:40]}..."
+        return InputError(f"{rule}, got {value}", path=self.path, row=number, key=column)

@@ -25,10 +25,26 @@ from endtask.progress import bar
 from endtask.selectors.base import Candidates, Order, PartConfig, Ranking, RunContext, Selector, selectors
 from endtask.task import Task
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from endtask.encoders.checkpoint import Checkpoint
+
+KEY = "select.embedding"
 _NUMBERS_AT_ONCE = 1 << 24
 """Cosines held at a time: 64 MB."""
 _DECIMALS = 6
-"""Decimals of a cosine that count; later ones depend on the order of summation."""
+"""Cosines are rounded to so many decimals; later ones depend on the order of summation."""
+_COLUMNS = {".parquet": ("id", "vector"), ".npz": ("ids", "vectors")}
+_ROWS = 4096
+_TOKENS = 256
+"""The most tokens of a text; later ones hardly change its mean vector, and sentence encoders train on no more."""
+_TEXTS_AT_ONCE = 32
+_TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
+
+Vectors = NDArray[np.float32]
+Block = tuple[list[str], NDArray[Any]]
+Text = tuple[str, str | None]
 
 
 @selectors.register("nearest_neighbors")
@@ -53,32 +69,31 @@ class NearestNeighbors(Selector):
         return self.config.embedding
 
     def external_digest(self) -> str:
-        """Return a hash of the file of vectors, or what identifies the model and its tokenizer."""
+        """Return a hash of the file of vectors, or of the model and its tokenizer."""
         assert self.config.embedding is not None
         return embedding_fingerprint(self.config.embedding)
 
     def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
-        """Raise `InputError` for an embedding that is not named or does not exist."""
+        """Raise `InputError` if the embedding is not named or does not exist."""
         super().preflight(task, settings, has_corpus=has_corpus)
         check_embedding_exists(self.config.embedding)
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
-        """Rank by the best rank that a passage has among the nearest of any train row.
+        """Rank by the best rank that any train row gives to a passage.
 
-        Ties go to the higher cosine, then to the earlier passage, as with BM25 ranks; passages that are near to no row
-        come last.
+        Ties go to the higher cosine, then to the earlier passage; passages that are near to no row come last.
         """
         if not len(candidates.rank):
             return Ranking(np.zeros(0, dtype=np.int64), np.zeros(0), lambda indices: [])
-        most = self.config.neighbors
+        neighbors = self.config.neighbors
         passages, rows = self._vectors(run, len(candidates.rank))
-        nearest = find_nearest(passages, rows, most)
+        nearest = find_nearest(passages, rows, neighbors)
         order = np.lexsort((np.arange(len(nearest.rank)), -nearest.cosine, nearest.rank))
         names = [example.id for example in run.examples]
 
         def reason(rank: int, row: int, cosine: float) -> str:
             if row < 0:
-                return f"nearest_neighbors: among the {most} nearest of no example, cosine {cosine:.3f} at best"
+                return f"nearest_neighbors: among the {neighbors} nearest of no example, cosine {cosine:.3f} at best"
             return f"nearest_neighbors: number {rank} of those nearest to {names[row]}, cosine {cosine:.3f}"
 
         def reasons(indices: Order) -> list[str]:
@@ -101,9 +116,9 @@ class NearestNeighbors(Selector):
 
 @dataclass(frozen=True)
 class Nearest:
-    """For each passage the best rank (from 1) that any row gave it, which row and their cosine.
+    """For each passage the best rank (from 1) that any row gave it, that row, and their cosine.
 
-    Where no row has it among its nearest, the rank is `count` + 1, the row -1 and the cosine the highest of all rows.
+    A passage that is near to no row has the rank `count` + 1, the row -1 and the highest cosine of all rows.
     """
 
     rank: NDArray[np.int64]
@@ -112,7 +127,7 @@ class Nearest:
 
 
 def find_nearest(passages: Vectors, rows: Vectors, count: int) -> Nearest:
-    """Search exactly, a block of rows at a time; vectors are of length 1 (or 0), shapes (N, d) and (Q, d)."""
+    """Find the `count` nearest passages of each row, exactly; vectors have length 1 or 0, shapes (N, d), (Q, d)."""
     size = len(passages)
     count = min(count, size)
     rank = np.full(size, count + 1, dtype=np.int64)
@@ -124,10 +139,10 @@ def find_nearest(passages: Vectors, rows: Vectors, count: int) -> Nearest:
             np.maximum(highest, cosines, out=highest)
             indices = _best_indices(cosines, count)
             ranks = np.arange(1, count + 1)
-            here = cosines[indices]
-            better = (ranks < rank[indices]) | ((ranks == rank[indices]) & (here > cosine[indices]))
-            chosen = indices[better]
-            rank[chosen], row_of[chosen], cosine[chosen] = ranks[better], row, here[better]
+            best = cosines[indices]
+            better = (ranks < rank[indices]) | ((ranks == rank[indices]) & (best > cosine[indices]))
+            improved = indices[better]
+            rank[improved], row_of[improved], cosine[improved] = ranks[better], row, best[better]
             advance()
     return Nearest(rank, row_of, np.where(row_of < 0, highest, cosine))
 
@@ -150,44 +165,31 @@ def _best_indices(cosines: NDArray[np.float64], count: int) -> Order:
 
 
 def _encoded(embedding: str, run: RunContext, count: int) -> tuple[Vectors, Vectors]:
-    """Return vectors from a model; those of passages are in an unnamed file, so that they need not fit in memory."""
+    """Return vectors of a model; the vectors of passages are mapped from an unnamed file, not held in memory."""
     model = ModelVectors(embedding, run.device)
     with TemporaryFile(dir=run.folder) as file:  # the map keeps the file open
-        if sys.platform == "linux":  # a full disk is an error here, while writing to the map it would end the process
+        if sys.platform == "linux":  # on a full disk this raises, while writing to the map kills the process
             os.posix_fallocate(file.fileno(), 0, count * model.dimensions * np.dtype(np.float32).itemsize)
         passages = np.memmap(file, dtype=np.float32, mode="w+", shape=(count, model.dimensions))
     start = 0
     with bar("encoding retrieved passages", count) as advance:
         for batch in read_batches(run.table, columns=["text"]):
             texts = [(text, None) for text in batch.column(0).to_pylist()]
-            passages[start : start + len(texts)] = _unit(model.of(texts))
+            passages[start : start + len(texts)] = _unit(model.encode(texts))
             start += len(texts)
             advance(len(texts))
-    return passages, _unit(model.of([(example.text, example.text_pair) for example in run.examples]))
+    return passages, _unit(model.encode([(example.text, example.text_pair) for example in run.examples]))
 
 
 def _unit(vectors: Vectors) -> Vectors:
-    """Scale every vector to length 1 inplace, except those of length 0, and return them."""
+    """Scale the vectors to length 1 in place, except vectors of length 0, and return them."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors /= np.where(lengths > 0, lengths, 1)
     return vectors
 
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
-    from endtask.encoders.checkpoint import Checkpoint
-
-KEY = "select.embedding"
-_COLUMNS = {".parquet": ("id", "vector"), ".npz": ("ids", "vectors")}
-_ROWS = 4096
-
-Vectors = NDArray[np.float32]
-Block = tuple[list[str], NDArray[Any]]
-
-
 def is_vector_file(embedding: str) -> bool:
-    """Whether the setting names a file of vectors, and not a model.
+    """Return whether the setting names a file of vectors, and not a model.
 
     >>> is_vector_file("vectors.npz"), is_vector_file("package:some_model")
     (True, False)
@@ -200,26 +202,26 @@ def _check_file_exists(path: Path) -> None:
         raise InputError("no such file", path=path, key=KEY)
 
 
-def vectors_for(path: Path, wanted: Sequence[str], what: str) -> Vectors:
+def vectors_for(path: Path, ids: Sequence[str], what: str) -> Vectors:
     """Return the vectors of some ids, in their order: (ids, dimensions); errors name `what` the ids are."""
-    indices = {name: index for index, name in enumerate(wanted)}
-    found = np.zeros(len(wanted), dtype=bool)
+    indices = {name: index for index, name in enumerate(ids)}
+    has_vector = np.zeros(len(ids), dtype=bool)
     vectors: Vectors | None = None
-    for ids, block in _blocks(path):
-        rows = [(row, indices[name]) for row, name in enumerate(ids) if name in indices]
-        vectors = _empty_vectors(len(wanted), block, path) if vectors is None else vectors
+    for names, block in _blocks(path):
+        rows = [(row, indices[name]) for row, name in enumerate(names) if name in indices]
+        vectors = _empty_vectors(len(ids), block, path) if vectors is None else vectors
         if block.shape[1] != vectors.shape[1]:
             message = f"vectors of {vectors.shape[1]} and of {block.shape[1]} numbers"
             raise InputError(message, path=path, key=KEY)
         for row, index in rows:
-            if found[index]:
-                raise InputError(f"two vectors for {wanted[index]!r}", path=path, key=KEY)
-            found[index] = True
+            if has_vector[index]:
+                raise InputError(f"two vectors for {ids[index]!r}", path=path, key=KEY)
+            has_vector[index] = True
             vectors[index] = block[row]
-    _check_no_gaps(found, wanted, what, path)
+    _check_complete(has_vector, ids, what, path)
     assert vectors is not None
     if not np.isfinite(vectors).all():
-        bad = wanted[int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])]
+        bad = ids[int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])]
         raise InputError(f"the vector of {bad!r} holds a number that is not finite", path=path, key=KEY)
     return vectors
 
@@ -230,21 +232,22 @@ def _empty_vectors(count: int, block: NDArray[Any], path: Path) -> Vectors:
     return np.zeros((count, block.shape[1]), dtype=np.float32)
 
 
-def _check_no_gaps(found: NDArray[np.bool_], wanted: Sequence[str], what: str, path: Path) -> None:
-    if found.all() and len(found):
+def _check_complete(has_vector: NDArray[np.bool_], ids: Sequence[str], what: str, path: Path) -> None:
+    if has_vector.all() and len(has_vector):
         return
-    missing = np.flatnonzero(~found)
-    example = f", such as {wanted[int(missing[0])]!r}" if len(missing) else ""
-    raise InputError(f"no vector for {len(missing):,} of {len(wanted):,} {what}{example}", path=path, key=KEY)
+    missing = np.flatnonzero(~has_vector)
+    example = f", such as {ids[int(missing[0])]!r}" if len(missing) else ""
+    raise InputError(f"no vector for {len(missing):,} of {len(ids):,} {what}{example}", path=path, key=KEY)
 
 
 def _blocks(path: Path) -> Iterator[Block]:
+    """Yield the ids and vectors of a file, some thousand at a time."""
     _check_file_exists(path)
     if path.suffix == ".parquet":
         yield from _parquet_blocks(path)
         return
-    with _readable(path), np.load(path, allow_pickle=False) as arrays:
-        _require(_COLUMNS[".npz"], arrays.files, path)
+    with _read_errors(path), np.load(path, allow_pickle=False) as arrays:
+        _check_columns(_COLUMNS[".npz"], arrays.files, path)
         ids, vectors = [_as_text(name) for name in arrays["ids"]], arrays["vectors"]
     if vectors.ndim != 2 or len(ids) != len(vectors):
         message = f"{len(ids):,} ids for vectors of shape {vectors.shape}"
@@ -256,7 +259,7 @@ def _blocks(path: Path) -> Iterator[Block]:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def _read_errors(path: Path) -> Iterator[None]:
     """Turn errors of the libraries into `InputError`."""
     try:
         yield
@@ -275,9 +278,9 @@ def _parquet_blocks(path: Path) -> Iterator[Block]:
     import pyarrow.compute as compute
     import pyarrow.parquet as parquet
 
-    with _readable(path), parquet.ParquetFile(path) as file:
-        _require(_COLUMNS[".parquet"], file.schema_arrow.names, path)
-        are_vectors = _holds_lists_of_numbers(file.schema_arrow.field("vector").type)
+    with _read_errors(path), parquet.ParquetFile(path) as file:
+        _check_columns(_COLUMNS[".parquet"], file.schema_arrow.names, path)
+        are_vectors = _is_list_of_numbers(file.schema_arrow.field("vector").type)
         for batch in file.iter_batches(_ROWS, columns=["id", "vector"]):
             names, lists = batch.column("id"), batch.column("vector")
             lengths = set(compute.list_value_length(lists).to_pylist()) if are_vectors else {None}
@@ -288,31 +291,23 @@ def _parquet_blocks(path: Path) -> Iterator[Block]:
             yield [_as_text(name) for name in names.to_pylist()], values.reshape(len(batch), -1)
 
 
-def _holds_lists_of_numbers(kind: Any) -> bool:
-    """Return whether a column of this Arrow type holds lists of numbers."""
+def _is_list_of_numbers(arrow_type: Any) -> bool:
     from pyarrow import types
 
-    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+    if not (types.is_list(arrow_type) or types.is_large_list(arrow_type) or types.is_fixed_size_list(arrow_type)):
         return False
-    return bool(types.is_floating(kind.value_type) or types.is_integer(kind.value_type))
+    return bool(types.is_floating(arrow_type.value_type) or types.is_integer(arrow_type.value_type))
 
 
-def _require(names: Sequence[str], present: Sequence[str], path: Path) -> None:
+def _check_columns(names: Sequence[str], present: Sequence[str], path: Path) -> None:
     for name in names:
         if name not in present:
-            hint = did_you_mean(name, present) if present else "there is nothing in it"
+            hint = did_you_mean(name, present) if present else "the file is empty"
             raise InputError(f"holds no {name!r}", path=path, key=KEY, hint=hint)
 
 
-_TOKENS = 256
-"""The most tokens of a text; later ones hardly change its mean vector, and sentence encoders train on no more."""
-_TEXTS_AT_ONCE = 32
-
-Text = tuple[str, str | None]
-
-
 class ModelVectors:
-    """An encoder from a folder, `package:NAME` or `hf:NAME`, with its own tokenizer, without dropout."""
+    """Mean vectors of an encoder (a folder, `package:NAME` or `hf:NAME`) with its own tokenizer, without dropout."""
 
     def __init__(self, path: str, device: str = "auto") -> None:
         import torch
@@ -322,10 +317,10 @@ class ModelVectors:
 
         best = "cuda" if torch.cuda.is_available() else "cpu"
         self._device = torch.device(best if device == "auto" else device)
-        with _naming_the_setting():
+        with _errors_name_setting():
             checkpoint, self._tokenizer = open_encoder(path)
             settings = ModelSettings(dropout=0.0)
-            # No head is used; their random weights have no part in the vectors.
+            # The vectors come from the encoder alone, so the random weights of the heads do not matter.
             network = load_network(
                 checkpoint, settings, pad_id=self._tokenizer.pad_token_id, labels=("no", "yes"), seed=0
             )
@@ -333,7 +328,7 @@ class ModelVectors:
         self._longest = min(checkpoint.max_length, _TOKENS)
         self.dimensions = int(network.config.hidden_size)
 
-    def of(self, texts: Sequence[Text]) -> Vectors:
+    def encode(self, texts: Sequence[Text]) -> Vectors:
         """Return a vector for each text or pair, in order."""
         import torch
 
@@ -356,11 +351,11 @@ class ModelVectors:
 
 
 def open_encoder(path: str) -> tuple[Checkpoint, PreTrainedTokenizerFast]:
-    """Return the checkpoint and its tokenizer; raises `InputError` where they do not fit."""
+    """Return the checkpoint and its tokenizer; raise `InputError` if they do not fit together."""
     from endtask.encoders.checkpoint import check_tokenizer, open_checkpoint
     from endtask.tokenization.tokenizer import load_tokenizer
 
-    with _naming_the_setting():
+    with _errors_name_setting():
         checkpoint = open_checkpoint(path)
         tokenizer = load_tokenizer(path, key=KEY)
         check_tokenizer(checkpoint, tokenizer, key=KEY)
@@ -368,7 +363,7 @@ def open_encoder(path: str) -> tuple[Checkpoint, PreTrainedTokenizerFast]:
 
 
 @contextmanager
-def _naming_the_setting() -> Iterator[None]:
+def _errors_name_setting() -> Iterator[None]:
     """Name `select.embedding` in errors about checkpoints, which otherwise name `model.path`."""
     try:
         yield
@@ -376,11 +371,8 @@ def _naming_the_setting() -> Iterator[None]:
         raise InputError(str(error).replace("'model.path'", repr(KEY))) from None
 
 
-_TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
-
-
 def check_embedding_exists(embedding: str | None) -> None:
-    """Raise `InputError` for an embedding that is not named or does not exist; reads a model's configuration."""
+    """Raise `InputError` if the embedding is not named, does not exist or has no valid configuration."""
     if embedding is None:
         hint = "a model's folder, package:NAME, hf:NAME, or a file of vectors"
         raise InputError("nearest_neighbors needs an embedding", key=KEY, hint=hint)

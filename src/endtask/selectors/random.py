@@ -29,11 +29,11 @@ class Random(Selector):
     opens_corpus = True
 
     def select(self, run: RunContext, path: Path) -> Selected:
-        """Write a seeded uniform draw from all uncontaminated passages, as large as that of `best_rank` would be."""
+        """Write a seeded uniform draw from all uncontaminated passages, as large as the selection of `best_rank`."""
         assert run.corpus is not None
         sizes = np.load(run.retrieved / PASSAGE_SIZES).astype(np.int64)
-        otherwise = "nothing was retrieved, or the contamination filter left no passage"
-        selected = _with_a_budget(run).fill_budget(random_order(sizes, run.seed), sizes, otherwise=otherwise)
+        cause = "nothing was retrieved, or the contamination filter left no passage"
+        selected = _limit_budget(run).fill_budget(random_order(sizes, run.seed), sizes, cause=cause)
         draw = np.zeros(len(sizes), dtype=np.int64)
         draw[selected] = np.arange(1, len(selected) + 1)
         written = write_batches(path, drawn_batches("random", run.corpus, draw, sizes, run.seed))
@@ -41,13 +41,13 @@ class Random(Selector):
 
 
 def random_order(sizes: NDArray[np.int64], seed: int) -> Order:
-    """Return all positions with text, shuffled; passages appended to the corpus do not change the order of others.
+    """Return all positions with text, shuffled; passages appended to the corpus do not change the order of the others.
 
     >>> order = random_order(np.array([5, 0, 5, 5]), seed=0).tolist()
     >>> sorted(order), order == [number for number in random_order(np.array([5, 0, 5, 5, 5]), 0).tolist() if number < 4]
     ([0, 2, 3], True)
     """
-    # Raw 64-bit numbers: NumPy promises this stream for good, but not what `permutation` makes of it.
+    # NumPy guarantees the stream of raw 64-bit numbers in all versions, but not the results of `permutation`.
     keys = generator(seed, "select", "random").bit_generator.random_raw(len(sizes))
     order = np.argsort(keys, kind="stable")
     return order[sizes[order] > 0]
@@ -55,14 +55,14 @@ def random_order(sizes: NDArray[np.int64], seed: int) -> Order:
 
 def documents_at(corpus: Corpus, positions: Order) -> Iterator[tuple[int, Document]]:
     """Yield the passages at some positions of the corpus, which must be sorted."""
-    wanted = set(positions.tolist())
-    last = int(positions[-1]) + 1 if len(positions) else 0
-    documents = enumerate(islice(corpus.documents(), last))
-    return ((position, document) for position, document in documents if position in wanted)
+    selected = set(positions.tolist())
+    stop = int(positions[-1]) + 1 if len(positions) else 0
+    documents = enumerate(islice(corpus.documents(), stop))
+    return ((position, document) for position, document in documents if position in selected)
 
 
-def _with_a_budget(run: RunContext) -> RunContext:
-    """Return the context with a budget of at most the retrieved text: what `best_rank` would select."""
+def _limit_budget(run: RunContext) -> RunContext:
+    """Return the context with a budget of at most the retrieved text, all that `best_rank` can select."""
     sizes = read_statistics(run.retrieved / RETRIEVED).bytes
     budget, corpus_bytes = run.settings.budget, run.corpus_bytes
     if len(fill(np.arange(len(sizes)), sizes, budget, corpus_bytes=corpus_bytes)) < len(sizes):
@@ -77,13 +77,17 @@ def _with_a_budget(run: RunContext) -> RunContext:
 def drawn_batches(
     name: str, corpus: Corpus, draw: NDArray[np.int64], sizes: NDArray[np.int64], seed: int
 ) -> Iterator[Batch]:
-    """Yield the drawn passages in the order of the corpus; `draw` holds the number of the draw, 0 for no draw."""
+    """Yield the drawn passages in the order of the corpus.
+
+    `draw` holds for each passage its number in the draw, 0 if it was not drawn. Raise `InputError` if a text no longer
+    has the size in `sizes`.
+    """
     drawn = documents_at(corpus, np.flatnonzero(draw))
     while chunk := list(islice(drawn, _ROWS_PER_BATCH)):
         positions = np.asarray([position for position, _ in chunk], dtype=np.int64)
         documents = [document for _, document in chunk]
-        found = np.asarray([len(document.text.encode()) for document in documents])
-        if not np.array_equal(found, sizes[positions]):
+        sizes_read = np.asarray([len(document.text.encode()) for document in documents])
+        if not np.array_equal(sizes_read, sizes[positions]):
             raise InputError("the corpus changed since it was searched", hint="redo with --from retrieve")
         draws = draw[positions]
         yield selection_batch(

@@ -25,12 +25,12 @@ from endtask.serving.predictor import Text, load
 
 MOST_TEXTS = 300
 _WARM_UP = 10
-_NEEDED = ("onnx", "onnxscript", "onnxruntime")
+_ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 def write_latency(run: Path) -> dict[str, Any]:
-    """Measure the model of a finished run on its own dev texts and store the result in the run's folder."""
-    statistics = measure_latency(run, _texts_of(run))
+    """Measure the model of a finished run on its dev texts and store the result in the run's folder."""
+    statistics = measure_latency(run, _dev_texts(run))
     write_json(run / LATENCY, statistics)
     return statistics
 
@@ -38,23 +38,24 @@ def write_latency(run: Path) -> dict[str, Any]:
 def measure_latency(folder: Path, texts: Sequence[Text]) -> dict[str, Any]:
     """Return milliseconds for one text at a time (median, 99th percentile, mean), with torch and with ONNX Runtime.
 
-    `folder` is that of a run or of a model. The time includes tokenization.
+    `folder` is a run or a model. The time includes tokenization.
     """
     import torch
 
     predictor = load(folder)
-    some = list(texts)[:MOST_TEXTS]
+    sample = list(texts)[:MOST_TEXTS]
+    model = folder / "model" if (folder / "model").is_dir() else folder
     return {
-        "texts": len(some),
+        "texts": len(sample),
         "threads": torch.get_num_threads(),
         "machine": describe_machine(),
-        "torch": time_calls(lambda text: predictor.predict([text]), some, "time torch"),
-        "onnx": _onnx(folder / "model" if (folder / "model").is_dir() else folder, some, predictor.task_type.per_token),
+        "torch": time_calls(lambda text: predictor.predict([text]), sample, "time torch"),
+        "onnx": _onnx(model, sample, predictor.task_type.per_token),
     }
 
 
 def latency_line(statistics: dict[str, Any]) -> str:
-    """Describe the latency in one line for the command line.
+    """Return the latency as a line for the terminal.
 
     >>> latency_line({"torch": {"p50_ms": 4.21, "p99_ms": 9.0}, "onnx": {"p50_ms": 1.0, "p99_ms": 2.06}})
     'one text on the CPU: median 4.2 ms, 99th percentile 9.0 ms (torch); 1.0 ms and 2.1 ms (ONNX Runtime)'
@@ -67,7 +68,7 @@ def latency_line(statistics: dict[str, Any]) -> str:
 
 
 def time_calls(predict: Callable[[Text], object], texts: Sequence[Text], name: str = "time") -> dict[str, float]:
-    """Return milliseconds of single calls after a warm-up: p50, p99 and mean.
+    """Return the median, 99th percentile and mean of the milliseconds that a call takes, after a warm-up.
 
     >>> sorted(time_calls(lambda text: None, ["a", "b"]))
     ['mean_ms', 'p50_ms', 'p99_ms']
@@ -88,7 +89,7 @@ def time_calls(predict: Callable[[Text], object], texts: Sequence[Text], name: s
 
 def _onnx(model: Path, texts: Sequence[Text], per_token: bool) -> dict[str, Any]:
     """Measure ONNX Runtime, or return the reason why it cannot be measured."""
-    absent = [name for name in _NEEDED if find_spec(name) is None]
+    absent = [name for name in _ONNX_PACKAGES if find_spec(name) is None]
     if absent:
         return {"missing": f"{', '.join(absent)} not installed"}
     with tempfile.TemporaryDirectory() as scratch:
@@ -97,7 +98,7 @@ def _onnx(model: Path, texts: Sequence[Text], per_token: bool) -> dict[str, Any]
 
 
 def _session(model: Path, texts: Sequence[Text], per_token: bool, path: Path) -> Callable[[Text], object]:
-    """Export the model and return its prediction function; raises if its outputs differ from those of torch."""
+    """Export the model and return its prediction function. Raise `InputError` if its outputs differ from torch's."""
     import torch
     from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 
@@ -132,18 +133,17 @@ def _session(model: Path, texts: Sequence[Text], per_token: bool, path: Path) ->
 @contextmanager
 def _quiet_export() -> Iterator[None]:
     """Suppress the exporter's warnings and log lines about its internals."""
-    before = logging.root.manager.disable
+    level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(before)
+        logging.disable(level)
 
 
-def _texts_of(run: Path) -> list[Text]:
-    """Return the texts of dev."""
+def _dev_texts(run: Path) -> list[Text]:
     path = run / "read" / "dev.jsonl"
     if not path.exists():
         raise InputError("no trained model here", path=run, hint=f"finish the run first: endtask run {run}")

@@ -9,6 +9,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from endtask.encoders.checkpoint_files import without_bars
 from endtask.errors import InputError, did_you_mean_path
 from endtask.io.run_layout import MODEL_FACTS, TASKS
@@ -24,11 +27,11 @@ __all__ = ["Answer", "LabelSet", "Prediction", "Predictor", "Score", "Tagged", "
 
 _WINDOW_BATCH = 32
 Text = str | tuple[str, str] | list[str]
-"""A text, a pair of texts, or the words of a text to be tagged."""
+"""A text, a pair of texts, or the words of a text to tag."""
 
 
 def load(run: str | Path) -> Predictor:
-    """Load the model of a finished run, or any folder with a classifier of texts or tokens in Hugging Face format.
+    """Load the model of a finished run, or a text or token classifier in Hugging Face format.
 
     >>> load("runs/absent")
     Traceback (most recent call last):
@@ -43,18 +46,19 @@ def load(run: str | Path) -> Predictor:
     model = folder / "model" if (folder / "model").is_dir() else folder
     if not (model / "config.json").exists():
         raise InputError("no trained model here", path=folder, hint=f"finish the run first: endtask run {folder}")
-    return Predictor(model, task_type=_type_of(_task_of(model)), takes_pairs=_has_pairs(_task_of(model)))
+    task = _task_folder(model)
+    return Predictor(model, task_type=_stored_task_type(task), takes_pairs=_has_pairs(task))
 
 
-def _task_of(model: Path) -> Path:
-    """Return the folder where the run of a model stored its task; for `model/tasks/NAME`, the auxiliary task."""
+def _task_folder(model: Path) -> Path:
+    """Return the folder where a model's run stored its task; for `model/tasks/NAME`, the auxiliary task."""
     if (model.parent.parent.name, model.parent.name) == ("model", TASKS):
         return model.parents[2] / "read" / TASKS / model.name
     return model.parent / "read"
 
 
-def _type_of(task: Path) -> str | None:
-    """Return the type of task of a model, if its folder is in a run."""
+def _stored_task_type(task: Path) -> str | None:
+    """Return the task type that a run stored, or None outside a run."""
     audit = task / "audit.json"
     return str(json.loads(audit.read_text(encoding="utf-8"))["type"]) if audit.exists() else None
 
@@ -72,19 +76,30 @@ def _has_pairs(task: Path) -> bool | None:
         return "text_pair" in json.loads(file.readline())
 
 
-def _type_of_model(config: Any) -> str | None:
+def _implied_task_type(config: Any) -> str | None:
     """Return the task type that a configuration implies; it does not distinguish pairs from single texts."""
     per_token = any("TokenClassification" in name for name in config.architectures or ())
     for name in task_types.names():
-        found = task_types.get(name)
-        if found.per_token if per_token else found.problem_type == (config.problem_type or ""):
+        task_type = task_types.get(name)
+        if task_type.per_token if per_token else task_type.problem_type == (config.problem_type or ""):
             return name
     return None
 
 
+def _words_of(text: Text) -> tuple[str, ...]:
+    return tuple(text.split() if isinstance(text, str) else text)
+
+
+def _best(probabilities: NDArray[np.float32]) -> tuple[list[float], list[int]]:
+    """Return the highest probability of each word, and the number of its tag; -1 for a word without any."""
+    highest = probabilities.max(-1, initial=0)
+    numbers = np.where(highest > 0, probabilities.argmax(-1), -1)
+    return highest.tolist(), numbers.tolist()
+
+
 @dataclass(frozen=True)
 class _Facts:
-    """Facts of a model folder beyond Hugging Face's files: the stride of windows and the threshold of labels."""
+    """Facts of a model that Hugging Face's files do not have: the stride of windows and the threshold of labels."""
 
     window_stride: int | None = None
     threshold: float = 0.5
@@ -107,19 +122,14 @@ class _Facts:
 
 
 class Predictor:
-    """A loaded model; plain transformers can load it too, unless its head pools over entity markers.
+    """A loaded model. Plain transformers can load it too, unless its head pools over entity markers.
 
-    `task_type` is that of the task where it is known; `takes_pairs` is whether the model was trained on text pairs,
-    which it then requires. Texts longer than the model's maximum are truncated, unless it was trained on windows of
-    them.
+    `task_type` is None if unknown. A model that was trained on text pairs (`takes_pairs`) requires pairs. Texts
+    longer than the model's maximum are truncated, unless the model was trained on windows of them.
     """
 
     def __init__(self, folder: Path, task_type: str | None = None, takes_pairs: bool | None = None) -> None:
-        from transformers import (
-            AutoConfig,
-            AutoModelForTokenClassification,
-            AutoTokenizer,
-        )
+        from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 
         from endtask.encoders.saved_model import classifier_class
 
@@ -127,12 +137,12 @@ class Predictor:
         with without_bars():
             self._tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
             config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
-            self.type = task_type or _type_of_model(config)
+            self.type = task_type or _implied_task_type(config)
             self.task_type = task_types.get(self.type or "text")()
             model_class = AutoModelForTokenClassification if self.task_type.per_token else classifier_class(config)
             self._model: PreTrainedModel = model_class.from_pretrained(str(folder), local_files_only=True).eval()
-        known = {"always": True, "never": False}.get(self.task_type.second_text) if self.type else None
-        self.takes_pairs = takes_pairs if known is None else known
+        requires_pairs = {"always": True, "never": False}.get(self.task_type.second_text) if self.type else None
+        self.takes_pairs = takes_pairs if requires_pairs is None else requires_pairs
         self.labels: tuple[str, ...] = tuple(self._model.config.id2label.values())
 
     def predict(self, texts: Iterable[Text], *, batch_size: int = 32) -> list[Any]:
@@ -143,18 +153,18 @@ class Predictor:
         return list(self.stream(texts, batch_size=batch_size))
 
     def stream(self, texts: Iterable[Text], *, batch_size: int = 32) -> Iterator[Any]:
-        """Yield the same predictions batch by batch, so that the texts need not fit in memory."""
+        """Yield the predictions of `predict` batch by batch, so that the texts need not fit in memory."""
         if isinstance(texts, str):
             raise TypeError("give a list of texts, not a single string")
         yield from self.stream_batches(batched(texts, batch_size))
 
     def stream_batches(self, batches: Iterable[Sequence[Text]]) -> Iterator[Any]:
-        """Yield the same predictions for texts that the caller has batched, such as those read so far."""
-        before = 0
+        """Yield the predictions of `predict` for batches of texts."""
+        count = 0
         for batch in batches:
-            for number, text in enumerate(batch, start=before + 1):
+            for number, text in enumerate(batch, start=count + 1):
                 self._check(number, text)
-            before += len(batch)
+            count += len(batch)
             # A batch may mix texts and pairs; the tokenizer takes one kind at a time.
             for _, group in groupby(batch, key=lambda text: isinstance(text, str)):
                 yield from self._predict_batch(list(group))
@@ -174,14 +184,11 @@ class Predictor:
 
         with torch.inference_mode():
             if self.task_type.per_token:
-                yield from self._tag([tuple(text.split() if isinstance(text, str) else text) for text in texts])
+                yield from self._tag(list(map(_words_of, texts)))
                 return
             outputs = self._outputs(texts)
-        yield from (self._prediction(row) for row in outputs.tolist())
-
-    def _prediction(self, outputs: list[float]) -> Answer:
-        answer: Answer = self.task_type.prediction(outputs, self.labels, self._facts.threshold)
-        return answer
+        for row in outputs.tolist():
+            yield self.task_type.prediction(row, self.labels, self._facts.threshold)
 
     def _outputs(self, texts: list[Text]) -> Tensor:
         """Return (texts, labels) for single texts or for pairs, not for both."""
@@ -195,7 +202,7 @@ class Predictor:
         return outputs
 
     def _mean_over_windows(self, texts: list[str], stride: int) -> Tensor:
-        """Average over the same windows as in training, in batches: a single text may have hundreds."""
+        """Return the mean over each text's windows, which are those of training; a text may have hundreds."""
         import torch
 
         from endtask.tokenization.packed_texts import window_options
@@ -211,7 +218,23 @@ class Predictor:
         return sums / owners.bincount()[:, None]  # (texts, labels)
 
     def _tag(self, words: list[tuple[str, ...]]) -> Iterator[Tagged]:
-        """Tag texts whose words are joined by single blanks, as in training."""
+        """Tag texts, with their words joined by single spaces as in training."""
+        # The tag of a word without a token, because the text is truncated.
+        outside = next((label for label in self.labels if label.lower() in ("o", "none")), self.labels[0])
+        for text, (certainties, numbers) in zip(words, map(_best, self._word_outputs(words)), strict=True):
+            tags = [outside if number < 0 else self.labels[number] for number in numbers]
+            yield Tagged(text, tuple(tags), tuple(certainties), self._spans(text, tags))
+
+    def tag_probabilities(self, texts: Iterable[Text], *, batch_size: int = 32) -> Iterator[NDArray[np.float32]]:
+        """Yield the probabilities (words, tags) of each text; all 0 for a truncated word."""
+        import torch
+
+        for batch in batched(texts, batch_size):
+            with torch.inference_mode():
+                yield from self._word_outputs(list(map(_words_of, batch)))
+
+    def _word_outputs(self, words: list[tuple[str, ...]]) -> Iterator[NDArray[np.float32]]:
+        """Yield probabilities (words, tags), which are those of each word's first token."""
         from endtask.tokenization.packed_texts import NO_TOKEN, first_tokens
 
         inputs: Any = self._tokenizer(
@@ -222,22 +245,15 @@ class Predictor:
             return_offsets_mapping=True,
         )
         spans = inputs.pop("offset_mapping").numpy()
-        probabilities, numbers = self._model(**inputs).logits.softmax(-1).max(-1)  # (texts, tokens)
+        probabilities = self._model(**inputs).logits.softmax(-1).numpy()  # (texts, tokens, tags)
         for row, text in enumerate(words):
-            tokens = first_tokens(text, spans[row]).tolist()
-            tags = [self._outside if token == NO_TOKEN else self.labels[int(numbers[row, token])] for token in tokens]
-            certainty = [0.0 if token == NO_TOKEN else float(probabilities[row, token]) for token in tokens]
-            yield Tagged(text, tuple(tags), tuple(certainty), self._spans(text, tags))
-
-    @property
-    def _outside(self) -> str:
-        """The tag of a truncated word."""
-        return next((label for label in self.labels if label.lower() in ("o", "none")), self.labels[0])
+            tokens = first_tokens(text, spans[row])
+            yield np.where((tokens == NO_TOKEN)[:, None], 0, probabilities[row, tokens])
 
     def _spans(self, words: Sequence[str], tags: Sequence[str]) -> tuple[dict[str, Any], ...]:
         from endtask.evaluation.metrics.spans import scheme_of, spans_of
 
-        found = spans_of(tags, scheme_of(self.labels))
+        spans = spans_of(tags, scheme_of(self.labels))
         return tuple(
-            {"type": kind, "start": start, "end": end, "text": " ".join(words[start:end])} for kind, start, end in found
+            {"type": kind, "start": start, "end": end, "text": " ".join(words[start:end])} for kind, start, end in spans
         )

@@ -145,8 +145,8 @@ def read_hub_tables(path: str, wanted: ColumnSettings) -> tuple[dict[str, Table]
         if split is None or split in tables:
             notes.append(f"split {name!r} of {path} is not used (splits are {', '.join(SPLITS)})")
             continue
-        table = _read_split(f"{path} {name}", data)
-        if split == "train" or _has_labels(table, wanted):
+        table = table_of(f"{path} {name}", data)
+        if split == "train" or has_labels(table, wanted):
             tables[split] = table
         else:
             notes.append(f"split {name!r} of {path} has no labels and is ignored")
@@ -172,7 +172,8 @@ def _load(path: str) -> dict[str, Any]:
         raise InputError(f"cannot be loaded: {reason}", path=path) from None
 
 
-def _read_split(path: str, data: Any) -> Table:
+def table_of(path: str, data: Any) -> Table:
+    """Return the rows of a `datasets.Dataset` with class names in place of class numbers; `path` is for messages."""
     converters = {name: convert for name, feature in data.features.items() if (convert := _converter(feature))}
     rows = tuple((number, _convert(row, converters)) for number, row in enumerate(data, start=1))
     return Table(path, rows)
@@ -197,7 +198,8 @@ def _class_name(names: Sequence[str], number: int | None) -> str | None:
     return None if number is None or number < 0 else names[number]
 
 
-def _has_labels(table: Table, wanted: ColumnSettings) -> bool:
+def has_labels(table: Table, wanted: ColumnSettings) -> bool:
+    """Return whether any row has a label; hidden test sets have none."""
     columns = find_columns(table.columns, wanted, table.path)
     column = columns.tags if columns.tokens and columns.tags else columns.label
     return column is not None and any(row.get(column) not in (None, -1) for _, row in table.rows)

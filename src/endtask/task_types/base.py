@@ -203,6 +203,11 @@ class Prediction:
     probability: float
     probabilities: dict[str, float]
 
+    @property
+    def value(self) -> str:
+        """The label."""
+        return self.label
+
     def __str__(self) -> str:
         return f"{self.label}\t{self.probability:.4f}"
 
@@ -212,6 +217,11 @@ class Score:
     """A number on the scale of the training data."""
 
     score: float
+
+    @property
+    def value(self) -> float:
+        """The number."""
+        return self.score
 
     def __str__(self) -> str:
         return f"{self.score:.4f}"
@@ -223,6 +233,11 @@ class LabelSet:
 
     labels: tuple[str, ...]
     probabilities: dict[str, float]
+
+    @property
+    def value(self) -> list[str]:
+        """The labels."""
+        return list(self.labels)
 
     def __str__(self) -> str:
         return ", ".join(self.labels)
@@ -236,6 +251,11 @@ class Tagged:
     tags: tuple[str, ...]
     probabilities: tuple[float, ...]
     spans: tuple[dict[str, Any], ...]
+
+    @property
+    def value(self) -> list[str]:
+        """The tags."""
+        return list(self.tags)
 
     def __str__(self) -> str:
         return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))

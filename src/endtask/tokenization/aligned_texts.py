@@ -1,4 +1,4 @@
-"""Packed texts of aligned objectives, with words, sentences and links; the objectives make labels of these."""
+"""Packed texts of aligned objectives, with the words, sentences and links from which the objectives derive labels."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 WORDS, SENTENCES, LINKS, DOCUMENTS = "words", "sentences", "links", "documents"
 """File names."""
 ADDED_TOKENS = 16
-"""Texts are this many tokens shorter than the maximum length: room for an acronym."""
+"""Texts are this many tokens shorter than the maximum length, so that an objective can insert an acronym."""
 
 
 class AlignedTexts(PackedTexts):
-    """Texts with [CLS] and [SEP]; all indices count a text's own tokens from 0, which is [CLS]."""
+    """Texts with [CLS] and [SEP]; token indices start at 0 in each text, which is [CLS]."""
 
     @cached_property
     def words(self) -> Ragged:
-        """(first token, end, initial) of each word or punctuation mark that lies completely in a text.
+        """(first token, end, initial) of each word or punctuation mark that is completely in a text.
 
         See tokenization/word_spans.py for initials.
         """
@@ -59,7 +59,7 @@ class AlignedTexts(PackedTexts):
     def plain_words(self) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
         """The words of all texts in one array, without punctuation, in the format of `words`; and their text offsets.
 
-        The array is in memory, in the narrow type of the file.
+        The array is in memory and has the type of the file.
         """
         values = np.asarray(self.words.values)
         is_word = values[:, 2] != SIGN
@@ -68,7 +68,7 @@ class AlignedTexts(PackedTexts):
     @cached_property
     def initials(self) -> str:
         """The initials of `plain_words`, one character each."""
-        # All code points are below 65,536, so two bytes are one character.
+        # All code points are below 65,536, so a character has two bytes.
         return self.plain_words[0][:, 2].astype("<u2").tobytes().decode("utf-16-le")
 
 
@@ -94,7 +94,7 @@ def pack_aligned(
     *,
     encode: TextEncoder | None = None,
 ) -> AlignedTexts:
-    """Tokenise and write passages, split to `max_length` minus ADDED_TOKENS, which objectives may insert."""
+    """Tokenise and write passages, split to `max_length` - ADDED_TOKENS tokens."""
     packing = _Packing(tokenizer, max_length - ADDED_TOKENS, encode or plain_encoder(tokenizer))
     write_packed(packing.texts(documents), len(tokenizer), folder)
     Ragged.write(folder, WORDS, packing.words, np.uint16, columns=3)
@@ -116,7 +116,7 @@ def plain_encoder(tokenizer: PreTrainedTokenizerFast) -> TextEncoder:
 
 @dataclass
 class _Packing:
-    """Collects the arrays of the texts, one per text, while they are tokenized."""
+    """Collects an array per text while texts are tokenised."""
 
     tokenizer: PreTrainedTokenizerFast
     length: int
@@ -129,16 +129,16 @@ class _Packing:
     def texts(self, documents: Iterable[Document]) -> Iterator[tuple[list[int], int]]:
         """Yield the token ids of each text, for `write_packed`."""
         initial = initial_finder(self.tokenizer)
-        last, number = None, -1
+        previous, index = None, -1
         for chunk in batched(documents, _BATCH):
             texts = [document.text for document in chunk]
             for document, tokens in zip(chunk, self.encode(chunk, texts), strict=True):
-                if last != (last := document_key(document)):
-                    number += 1
-                yield from self._split(document, number, tokens, initial)
+                if previous != (previous := document_key(document)):
+                    index += 1
+                yield from self._split(document, index, tokens, initial)
 
     def _split(
-        self, document: Document, number: int, tokens: Tokens, initial: Callable[[str], int]
+        self, document: Document, index: int, tokens: Tokens, initial: Callable[[str], int]
     ) -> Iterator[tuple[list[int], int]]:
         text, (ids, offsets) = document.text, tokens
         token_spans = TokenSpans(text, offsets)
@@ -148,7 +148,7 @@ class _Packing:
         cls, sep = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
         for start in range(0, len(ids), self.length - 2):
             end = min(start + self.length - 2, len(ids))
-            self.documents.append(number)
+            self.documents.append(index)
             inside = (words[:, 0] >= start) & (words[:, 1] <= end)
             self.words.append(words[inside] - [start - 1, start - 1, 0])
             self.sentences.append(np.unique(starts[(starts > start) & (starts < end)]) - start + 1)
@@ -157,11 +157,11 @@ class _Packing:
 
 
 def _word_table(text: str, token_spans: TokenSpans, initial: Callable[[str], int]) -> IntArray:
-    """Return (first token, end, initial) of each word, of shape (words, 3)."""
+    """Return (first token, end, initial) of each word: (words, 3)."""
     spans = word_spans(text)
     ranges = token_spans.token_ranges(spans)
     initials = np.fromiter((initial(text[start:end]) for start, end in spans), dtype=np.int64, count=len(spans))
-    # A word that shares a token with its neighbor has no initial of its own.
+    # A word that shares a token with its neighbor has no initial.
     initials[(ranges[:, 2] == 0) & (initials != SIGN)] = NO_LETTER
     table = np.stack([ranges[:, 0], ranges[:, 1], initials], axis=1)[ranges[:, 0] < ranges[:, 1]]
     _, firsts = np.unique(table[:, 0], return_index=True)
@@ -169,7 +169,7 @@ def _word_table(text: str, token_spans: TokenSpans, initial: Callable[[str], int
 
 
 def _spans_inside(ranges: IntArray, start: int, end: int) -> IntArray:
-    """Return the spans that overlap the tokens from `start` to `end`, clipped to them, relative to [CLS]."""
+    """Return the spans that overlap the tokens from `start` to `end`, clipped and relative to [CLS]."""
     overlapping = ranges[(ranges[:, 0] < end) & (ranges[:, 1] > start) & (ranges[:, 0] < ranges[:, 1])]
     clipped = np.clip(overlapping[:, :2], start, end)
     complete = (overlapping[:, 2] == 1) & (clipped == overlapping[:, :2]).all(axis=1)
@@ -177,7 +177,7 @@ def _spans_inside(ranges: IntArray, start: int, end: int) -> IntArray:
 
 
 def document_key(document: Document) -> tuple[str, str]:
-    """Return a key that consecutive passages of one document share: its title, else its id.
+    """Return a key that consecutive passages of a document share: its source, and its title or id.
 
     >>> document_key(Document("wiki/7#p2", "text", "wiki"))
     ('wiki', 'wiki/7')

@@ -1,4 +1,4 @@
-"""Token ids of many texts in one memory-mapped file, tokenized once, read by index; and the words of tagged texts."""
+"""Token ids of many texts in a memory-mapped file that is read by index, and the words of tagged texts."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Ragged:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Rows of each text."""
+        """Number of rows per text."""
         return np.diff(self.offsets)
 
     @classmethod
     def write(
         cls, folder: Path, name: str, rows: list[NDArray[Any]], dtype: DTypeLike, columns: int | None = None
     ) -> Ragged:
-        """Write one array per text, each with `columns` columns if given."""
+        """Write an array per text, each with `columns` columns, or one-dimensional by default."""
         empty = np.zeros((0,) if columns is None else (0, columns), dtype=dtype)
         save_array(folder / f"{name}.npy", np.concatenate([empty, *rows]).astype(dtype))
         save_array(folder / f"{name}-offsets.npy", np.cumsum([0, *map(len, rows)], dtype=np.int64))
@@ -58,12 +58,12 @@ class Ragged:
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
     """Write an array atomically."""
-    with atomic_file(path) as aside, open(aside, "wb") as file:
+    with atomic_file(path) as temporary, open(temporary, "wb") as file:
         np.save(file, array)
 
 
 _BATCH = 2000
-_COUNTED_AT_ONCE = 1 << 24
+_TOKENS_PER_COUNT = 1 << 24
 _EXAMPLES = "examples.npy"
 Texts = tuple[str, str | None]
 
@@ -71,8 +71,8 @@ Texts = tuple[str, str | None]
 class PackedTexts:
     """Token ids of texts, with [CLS] and [SEP].
 
-    `second[i]` is where the second text of a pair starts in text i (the length of the text if there is none); token
-    types follow from it.
+    `second[i]` is the position in text i where the second text of a pair starts (the length of text i without one);
+    token types follow from it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -102,21 +102,21 @@ class PackedTexts:
     def token_counts(self, vocabulary: int) -> NDArray[np.int64]:
         """Return how often each token of the vocabulary occurs."""
         counts = np.zeros(vocabulary, dtype=np.int64)
-        for start in range(0, len(self._tokens), _COUNTED_AT_ONCE):
-            counts += np.bincount(self._tokens[start : start + _COUNTED_AT_ONCE], minlength=vocabulary)
+        for start in range(0, len(self._tokens), _TOKENS_PER_COUNT):
+            counts += np.bincount(self._tokens[start : start + _TOKENS_PER_COUNT], minlength=vocabulary)
         return counts
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens per text, special tokens included."""
+        """Tokens per text, including special tokens."""
         return np.diff(self.offsets)
 
     @cached_property
     def examples(self) -> NDArray[np.int64]:
         """The index of each text's example, ascending; several windows may belong to one example."""
         path = self.folder / _EXAMPLES
-        numbers: NDArray[np.int64] = np.load(path) if path.exists() else np.arange(len(self))
-        return numbers
+        indices: NDArray[np.int64] = np.load(path) if path.exists() else np.arange(len(self))
+        return indices
 
     @property
     def windows(self) -> NDArray[np.int64]:
@@ -142,9 +142,9 @@ def pack_passages(
     *,
     truncate: bool = False,
 ) -> PackedTexts:
-    """Tokenise passages; splits one longer than `max_length` into several texts, so that no token is lost.
+    """Tokenise passages and split those longer than `max_length` into several texts, so that no token is lost.
 
-    With `truncate` it drops the rest of every long passage, as the TLM authors' code does.
+    `truncate` drops the end of every long passage instead, as in the TLM authors' code.
     """
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
 
@@ -179,7 +179,7 @@ def pack_examples(
 def pack_windows(
     texts: Iterable[str], tokenizer: PreTrainedTokenizerFast, max_length: int, window_stride: int, folder: Path
 ) -> PackedTexts:
-    """Tokenise single task texts; splits long ones into windows that start `window_stride` tokens apart.
+    """Tokenise single task texts, and split long ones into windows that start `window_stride` tokens apart.
 
     The last window is the first that reaches the end of the text, so every token is in a window.
     """
@@ -187,13 +187,13 @@ def pack_windows(
     options = window_options(tokenizer, max_length, window_stride)
 
     def windows() -> Iterator[tuple[list[int], int]]:
-        before = 0
+        first = 0
         for chunk in batched(texts, _BATCH):
             encoding = tokenizer(chunk, max_length=max_length, **options)
             for example, ids in zip(encoding["overflow_to_sample_mapping"], encoding["input_ids"], strict=True):
-                examples.append(before + example)
+                examples.append(first + example)
                 yield ids, len(ids)
-            before += len(chunk)
+            first += len(chunk)
 
     write_packed(windows(), len(tokenizer), folder)
     save_array(folder / _EXAMPLES, np.asarray(examples, dtype=np.int64))
@@ -201,19 +201,19 @@ def pack_windows(
 
 
 def window_options(tokenizer: PreTrainedTokenizerFast, max_length: int, window_stride: int) -> dict[str, Any]:
-    """Return the arguments with which a tokenizer splits single texts into windows; its `stride` is their overlap."""
-    inside = max_length - tokenizer.num_special_tokens_to_add(pair=False)
-    return {"truncation": True, "return_overflowing_tokens": True, "stride": max(0, inside - window_stride)}
+    """Return the arguments with which a tokenizer splits texts into windows; its `stride` is their overlap."""
+    capacity = max_length - tokenizer.num_special_tokens_to_add(pair=False)
+    return {"truncation": True, "return_overflowing_tokens": True, "stride": max(0, capacity - window_stride)}
 
 
 def encode(
     texts: list[Texts], tokenizer: PreTrainedTokenizerFast, max_length: int
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield token ids and token types of texts or pairs, exactly as the saved tokenizer gives them to any user."""
-    with_pair = any(pair is not None for _, pair in texts)
+    """Yield token ids and token types of texts or pairs, exactly as the saved tokenizer returns them to a user."""
+    has_pairs = any(pair is not None for _, pair in texts)
     encoding = tokenizer(
         [text for text, _ in texts],
-        [pair or "" for _, pair in texts] if with_pair else None,
+        [pair or "" for _, pair in texts] if has_pairs else None,
         truncation=True,
         max_length=max_length,
         return_token_type_ids=True,
@@ -222,12 +222,12 @@ def encode(
 
 
 def write_packed(texts: Iterable[tuple[list[int], int]], vocabulary: int, folder: Path) -> PackedTexts:
-    """Write texts given as (token ids, start of the second text); ids take two bytes if the vocabulary allows it."""
+    """Write texts as (token ids, start of the second text); ids have two bytes if the vocabulary allows it."""
     dtype = np.uint16 if vocabulary <= 1 << 16 else np.uint32
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _EXAMPLES).unlink(missing_ok=True)
     offsets, second = [0], []
-    with atomic_file(folder / "tokens.bin") as aside, open(aside, "wb") as file:
+    with atomic_file(folder / "tokens.bin") as temporary, open(temporary, "wb") as file:
         for ids, second_start in texts:
             np.asarray(ids, dtype=dtype).tofile(file)
             offsets.append(offsets[-1] + len(ids))
@@ -239,14 +239,14 @@ def write_packed(texts: Iterable[tuple[list[int], int]], vocabulary: int, folder
 
 
 NO_TOKEN = -1
-"""Index of a word without a token of its own: truncated, or removed by the tokenizer."""
+"""Index of a word without a token: truncated, removed by the tokenizer, or inside the token of another word."""
 
 _STARTS = "word_starts"
 Words = Sequence[str]
 
 
 class WordStarts:
-    """For each word of packed texts the index of its first token in the text."""
+    """The index of the first token of each word in packed texts."""
 
     def __init__(self, texts: PackedTexts) -> None:
         self._starts = Ragged(texts.folder, _STARTS)
@@ -264,21 +264,21 @@ class WordStarts:
     def gather(
         self, positions: NDArray[np.int64], starts: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the words of some texts that have a token: their indices among all words, and those of their tokens.
+        """Return the indices of the words with a token in some texts, and the indices of these tokens.
 
         `starts` are the indices of the texts' first tokens.
         """
         counts = self.words[positions]
-        numbers = runs(self._starts.offsets[positions], counts)
-        word_starts = np.asarray(self._starts.values[numbers], dtype=np.int64)
+        indices = runs(self._starts.offsets[positions], counts)
+        word_starts = np.asarray(self._starts.values[indices], dtype=np.int64)
         has_token = word_starts != NO_TOKEN
-        return numbers[has_token], (word_starts + np.repeat(starts, counts))[has_token]
+        return indices[has_token], (word_starts + np.repeat(starts, counts))[has_token]
 
 
 def pack_tagged(
     texts: Iterable[Words], tokenizer: PreTrainedTokenizerFast, max_length: int, folder: Path
 ) -> PackedTexts:
-    """Tokenise texts given as words; joins the words of a text by blanks, as in a user's plain text."""
+    """Tokenise tagged texts; joins the words of a text by blanks, as in plain text."""
     word_starts: list[NDArray[np.int32]] = []
 
     def encoded() -> Iterator[tuple[list[int], int]]:
@@ -299,9 +299,9 @@ def pack_tagged(
 
 
 def first_tokens(words: Words, spans: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the first token of each word; `spans` (tokens, 2) are characters of the words joined by single blanks.
+    """Return the first token of each word; `spans` (tokens, 2) are character spans in the words joined by blanks.
 
-    A token belongs to one word only: of two words inside one token, the second has none.
+    A token belongs to one word only: of two words inside a token, the second has none.
 
     >>> first_tokens(["in", "Rome", "2"], np.array([[0, 0], [0, 2], [3, 5], [5, 7], [0, 0]])).tolist()
     [1, 2, -1]
@@ -310,10 +310,10 @@ def first_tokens(words: Words, spans: NDArray[np.int64]) -> NDArray[np.int32]:
     ends = np.cumsum(lengths + 1) - 1
     starts = ends - lengths
     tokens = np.flatnonzero(spans[:, 1] > spans[:, 0])  # special tokens cover no character
-    reached = np.searchsorted(spans[tokens, 1], starts, side="right")
-    found = np.full(len(words), NO_TOKEN, dtype=np.int32)
-    inside = reached < len(tokens)
-    inside[inside] = spans[tokens[reached[inside]], 0] < ends[inside]
-    inside[1:] &= reached[1:] != reached[:-1]
-    found[inside] = tokens[reached[inside]]
-    return found
+    nearest = np.searchsorted(spans[tokens, 1], starts, side="right")  # first token that ends after the word's start
+    first = np.full(len(words), NO_TOKEN, dtype=np.int32)
+    has_token = nearest < len(tokens)
+    has_token[has_token] = spans[tokens[nearest[has_token]], 0] < ends[has_token]
+    has_token[1:] &= nearest[1:] != nearest[:-1]
+    first[has_token] = tokens[nearest[has_token]]
+    return first

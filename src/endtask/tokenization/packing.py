@@ -61,14 +61,14 @@ def pack(
     domain: Path | None = None,
     aligned: DrawnDocuments | None = None,
 ) -> dict[str, Any]:
-    """Write `tokenizer/`, `selection/`, `task/` and one folder per split; returns counts for the manifest.
+    """Write `tokenizer/`, `selection/`, `task/` and a folder per split; return counts for the manifest.
 
     Passages of `domain` go to `domain/`, those of `aligned` to `aligned/`, and the texts of an auxiliary task to
     `tasks/NAME/`, with the same folders as the end task.
 
     `task/` is the train split at the length of pre-training; the splits have the length of fine-tuning. The tokenizer
-    truncates a text, which preserves [SEP] and both texts of a pair. Only the splits are read by windows: pre-training
-    truncates a long task text, as in the TLM authors' code.
+    truncates texts, which preserves [SEP] and both texts of a pair. Only the splits have windows: pre-training
+    truncates long task texts, as in the TLM authors' code.
     """
     check_no_windows_of_pairs(task, settings)
     with bar("tokenizer", None):
@@ -110,7 +110,7 @@ def _pack_task(
     length = settings.pretrain.task_max_length or settings.pretrain.max_length
     counts = {"task": _counts(pack_task_texts(task.train, tokenizer, length, folder / "task"))}
     for split, examples in task.splits.items():
-        counts[split] = _counts(_pack_split(examples, tokenizer, settings, folder / split))
+        counts[split] = _counts(pack_split(examples, tokenizer, settings, folder / split))
         if task.task_type.per_token:
             counts[split]["lost_words"] = _lost_words(folder / split, split + whose, settings.finetune.max_length)
         elif settings.tokenizer.entity_markers:
@@ -146,18 +146,18 @@ def tokenizer_for(
     aligned: Iterable[Document] = (),
     most_texts: int | None = None,
 ) -> PreTrainedTokenizerFast:
-    """Return the tokenizer that the settings name, or that of the model they name, or learn one."""
-    given = given_tokenizer(settings)
-    if given is not None:
-        return given
+    """Return the tokenizer of `tokenizer.path` or `model.path`, or learn one."""
+    existing = existing_tokenizer(settings)
+    if existing is not None:
+        return existing
     train, finetune = settings.pretrain, settings.finetune
     longest = max(train.max_length, train.task_max_length or 0, finetune.max_length)
     texts = TrainingTexts(task, selection, *([] if domain is None else [domain]), aligned=aligned)
     return train_tokenizer(texts, settings.tokenizer, longest, most_texts=most_texts, seed=settings.seed)
 
 
-def given_tokenizer(settings: Settings) -> PreTrainedTokenizerFast | None:
-    """Return the tokenizer that the settings name, or that of the model they name, with the entity markers added."""
+def existing_tokenizer(settings: Settings) -> PreTrainedTokenizerFast | None:
+    """Return the tokenizer of `tokenizer.path` or `model.path` with the entity markers added, or None."""
     for key, path in (("tokenizer.path", settings.tokenizer.path), ("model.path", settings.model.path)):
         if path:
             tokenizer = load_tokenizer(path, key=key)
@@ -167,7 +167,7 @@ def given_tokenizer(settings: Settings) -> PreTrainedTokenizerFast | None:
 
 
 def check_no_windows_of_pairs(task: Task, settings: Settings) -> None:
-    """Raise an InputError for `finetune.window_stride` with text pairs or tagged texts.
+    """Raise `InputError` for `finetune.window_stride` with text pairs or tagged texts.
 
     It is undefined which windows of two long texts belong together, and overlapping windows read tagged words twice.
     """
@@ -187,9 +187,10 @@ def _check_windows(task: Task, settings: Settings, whose: str = "") -> None:
         )
 
 
-def _pack_split(
+def pack_split(
     examples: tuple[Example, ...], tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path
 ) -> PackedTexts:
+    """Tokenise the examples of a split at the length of fine-tuning, by windows if the settings say so."""
     length, stride = settings.finetune.max_length, settings.finetune.window_stride
     if stride is None:
         return pack_task_texts(examples, tokenizer, length, folder)
@@ -221,8 +222,8 @@ def _warn_about_lost_markers(
     markers, texts = settings.tokenizer.entity_markers, PackedTexts(folder)
     ids, any_marker = tokenizer.convert_tokens_to_ids(list(markers)), marker_pattern(markers)
     packed = np.zeros(len(examples), dtype=np.int64)
-    for number, example in enumerate(texts.examples):  # sums over the windows of an example
-        packed[example] += np.isin(texts[number], ids).sum()
+    for index, example in enumerate(texts.examples):  # sums over the windows of an example
+        packed[example] += np.isin(texts[index], ids).sum()
     original = [len(any_marker.findall(f"{example.text} {example.text_pair or ''}")) for example in examples]
     if lost := int((packed < original).sum()):
         after = f"after the {settings.finetune.max_length} tokens of finetune.max_length"

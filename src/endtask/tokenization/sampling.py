@@ -1,4 +1,4 @@
-"""The texts of each step's batch: a pure function of seed and step, every text once per epoch."""
+"""Batch sampling: the texts of a step are a pure function of seed and step, and an epoch has every text once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class BatchPlan:
     """The indices of the texts in each batch.
 
     Each epoch is a new permutation, divided into batches of a number of texts (the last may be smaller) or into batches
-    of nearly equal numbers of tokens, none above the batch size. With `group_by_length`, texts are first sorted by
-    length inside windows of at most 32 batches, so that a batch has texts of similar length and little padding, and
-    the batches are shuffled over the epoch. An epoch has at least 4 windows: sorted as one, a small set would give the
+    of nearly equal numbers of tokens, at most the batch size. With `group_by_length`, texts are first sorted by length
+    within windows of at most 32 batches, so that a batch has texts of similar length and little padding, and the
+    batches are shuffled over the epoch. An epoch has at least 4 windows: sorted as a whole, a small set would have the
     same batches in every epoch.
 
     >>> plan = BatchPlan(np.array([5, 3, 4]), BatchSize.parse("2"), seed=0, name="demo")
@@ -68,7 +68,8 @@ class BatchPlan:
     def shares(self, step: int) -> tuple[float, float]:
         """Return the texts and the tokens of a step's batch relative to the mean batch; 1 without `group_by_length`.
 
-        A batch of a fixed number of tokens has more short texts than long ones; of texts, fewer tokens if short.
+        With a fixed number of tokens, a batch of short texts has more texts; with a fixed number of texts, it has fewer
+        tokens.
         """
         if not self._group_by_length:
             return 1.0, 1.0
@@ -77,9 +78,9 @@ class BatchPlan:
 
     @cached_property
     def most(self) -> tuple[int, int]:
-        """The maximum of tokens and of texts in any batch; a rare epoch that would exceed them is shuffled again.
+        """The maximum numbers of tokens and texts in a batch; a rare epoch that would exceed them is shuffled again.
 
-        They do not depend on the seed: networks of several seeds share the graphs compiled for these shapes.
+        They do not depend on the seed, so that networks of several seeds share the graphs compiled for these shapes.
         """
         assert not self._group_by_length
         randoms = [generator(0, "room", epoch) for epoch in range(_SAMPLED_EPOCHS)]
@@ -88,9 +89,8 @@ class BatchPlan:
         if self._size.unit == "texts":
             return _round_up(min(int(_SLACK * tokens), texts * self._longest)), texts
         share = -(-int(self._lengths.sum()) // self.batches_per_epoch)
-        return _round_up(min(share + self._longest, self._size.amount)), min(
-            int(_SLACK * texts) + 1, len(self._lengths)
-        )
+        tokens = _round_up(min(share + self._longest, self._size.amount))
+        return tokens, min(int(_SLACK * texts) + 1, len(self._lengths))
 
     def _shuffle_epoch(self, epoch: int) -> list[NDArray[np.int64]]:
         if self._group_by_length:  # shapes are not fixed
@@ -117,9 +117,9 @@ class BatchPlan:
         batches = min(_MOST_BATCHES_PER_WINDOW, self.batches_per_epoch // _FEWEST_WINDOWS)
         window = max(1, batches) * -(-len(self._lengths) // self.batches_per_epoch)
         windows = (order[start : start + window] for start in range(0, len(order), window))
-        rising = [part[np.argsort(self._lengths[part], kind="stable")] for part in windows]
-        # Every second window is descending: a batch that crosses into the next window has similar lengths too.
-        return np.concatenate([part[:: (-1) ** number] for number, part in enumerate(rising)])
+        ascending = [part[np.argsort(self._lengths[part], kind="stable")] for part in windows]
+        # Every second window is descending, so that a batch across two windows has similar lengths too.
+        return np.concatenate([part[:: (-1) ** number] for number, part in enumerate(ascending)])
 
     def _cut(self, order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         if self._size.unit == "texts":
@@ -127,7 +127,7 @@ class BatchPlan:
         before = np.cumsum(self._lengths[order]) - self._lengths[order]  # tokens before each text
         numbers = np.arange(1, self.batches_per_epoch)
         starts = np.searchsorted(before, self._lengths.sum() / self.batches_per_epoch * numbers)
-        # A text longer than a batch's share may leave the next batch empty: it then takes a text of its neighbour.
+        # A text longer than a batch's share could leave the next batch empty, which then gets a text of its neighbour.
         starts = np.maximum.accumulate(starts - numbers) + numbers
         return np.split(order, np.minimum(starts, len(order) - self.batches_per_epoch + numbers))
 

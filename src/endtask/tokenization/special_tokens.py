@@ -1,4 +1,4 @@
-"""The special tokens of every tokenizer learned here, and the templates of texts and pairs."""
+"""Special tokens and entity markers of tokenizers, and the templates of texts and pairs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = [PAD, UNKNOWN, CLS, SEP, MASK]
-"""In the order of their ids, from 0."""
+"""In the order of their ids in every learned tokenizer, from 0."""
 
 
 def template_processor() -> TemplateProcessing:
@@ -38,7 +38,7 @@ Tokens = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PairTemplate:
-    """The special tokens before, between and after two texts; `of_second` of the middle ones have token type 1."""
+    """The special tokens before, between and after two texts; the last `of_second` between them have token type 1."""
 
     before: Tokens
     between: Tokens
@@ -74,16 +74,16 @@ class PairTemplate:
 
 _KEY = "tokenizer.entity_markers"
 _HTML = re.compile(r"</?(?:a|b|br|div|em|h\d|i|li|p|span|strong|sub|sup|td|tr|u)>")
-"""HTML tags; special tokens cannot be markers either."""
+"""HTML tags, which `likely_markers` ignores."""
 _LIKELY = re.compile(r"\[\[|\]\]|<<|>>|\{\{|\}\}|</?\w{1,12}>|\[/?[A-Z]\w{0,11}\]|@[A-Z]{2,12}\$")
 _MIN_FRACTION = 0.95
-"""Of the texts; a few may be truncated."""
+"""Minimum share of the texts with a marker; a few may be truncated."""
 _MAX_PER_TEXT = 2.0
-"""What occurs more often is markup."""
+"""Strings that occur more often are markup."""
 
 
 def check_markers(markers: Sequence[str], kind: str, special_tokens: Sequence[str] = SPECIAL_TOKENS) -> None:
-    """Raise an InputError for markers that a tokenizer of that kind cannot distinguish from other text.
+    """Raise `InputError` for markers that a tokenizer of a kind cannot distinguish from other text.
 
     >>> check_markers(["[[", "]]"], "wordpiece")
     >>> check_markers(["[[", "[["], "wordpiece")
@@ -98,7 +98,7 @@ def check_markers(markers: Sequence[str], kind: str, special_tokens: Sequence[st
             raise InputError(f"{marker!r} is a special token already", key=_KEY)
         if marker in markers[:position]:
             raise InputError(f"{marker!r} is named twice", key=_KEY)
-        if kind == "bpe" and _names_bytes(marker):
+        if kind == "bpe" and _encodes_bytes(marker):
             raise InputError(
                 f"{marker!r} also encodes bytes of other letters in a bpe tokenizer",
                 key=_KEY,
@@ -107,7 +107,7 @@ def check_markers(markers: Sequence[str], kind: str, special_tokens: Sequence[st
 
 
 def marker_pattern(markers: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern of the markers, the longest first as in the tokenizer: `[[[` before `[[`.
+    """Return a pattern that matches any of the markers, longest first as in the tokenizer: `[[[` before `[[`.
 
     >>> marker_pattern(["[[", "[[["]).findall("[[ a [[[ b")
     ['[[', '[[[']
@@ -120,8 +120,8 @@ def add_markers(tokenizer: PreTrainedTokenizerFast, markers: Sequence[str]) -> N
 
     The tokenizer finds markers in the original text, before lower-casing. They are ordinary tokens, not special ones:
     decoding returns them, and masked language modelling may mask them, which trains their embeddings. (The TLM authors'
-    code masks `[[` like any other text, as two brackets.) A marker is found inside words too, so plain lower-case words
-    make poor markers.
+    code masks `[[` like any other text, as two brackets.) The tokenizer finds markers inside words too, so plain
+    lower-case words make poor markers.
     """
     from tokenizers import AddedToken
 
@@ -133,10 +133,10 @@ def add_markers(tokenizer: PreTrainedTokenizerFast, markers: Sequence[str]) -> N
             raise InputError(f"{marker!r} cannot be one token of this tokenizer", key=_KEY)
 
 
-def _names_bytes(marker: str) -> bool:
+def _encodes_bytes(marker: str) -> bool:
     """Return whether a byte-level vocabulary may have the same string for other text.
 
-    Its tokens write each byte as one character: the second byte of `ç` is written `§`.
+    Its tokens write each byte as a character: the second byte of `ç` is written `§`.
     """
     from tokenizers.pre_tokenizers import ByteLevel
 
@@ -151,10 +151,13 @@ def likely_markers(texts: Sequence[str]) -> tuple[str, ...]:
     >>> likely_markers(["<b>no</b> marker", "here"])
     ()
     """
-    found = [Counter(marker for marker in _LIKELY.findall(text) if _is_candidate(marker)) for text in texts]
-    present, times = Counter(name for counts in found for name in counts), sum(found, Counter[str]())
+    by_text = [Counter(marker for marker in _LIKELY.findall(text) if _is_candidate(marker)) for text in texts]
+    texts_with = Counter(marker for counts in by_text for marker in counts)
+    total = sum(by_text, Counter[str]())
     least = _MIN_FRACTION * len(texts)
-    return tuple(name for name in present if present[name] >= least and times[name] <= _MAX_PER_TEXT * present[name])
+    return tuple(
+        marker for marker, count in texts_with.items() if count >= least and total[marker] <= _MAX_PER_TEXT * count
+    )
 
 
 def _is_candidate(marker: str) -> bool:

@@ -1,8 +1,8 @@
 """Subword regularisation: sample segmentations of words in proportion to their probability (Kudo, 2018).
 
-The tokenizers library can sample too, but from a generator that cannot be seeded. Here the weight of a segmentation is
-the product of its subwords' probabilities, each to the power alpha: forward sums, then backward sampling. The sums of a
-word are computed once and reused whenever it occurs.
+The tokenizers library can sample too, but its generator cannot be seeded. The weight of a segmentation is the product
+of its subwords' probabilities, each to the power alpha: forward sums, then backward sampling. The sums of a word are
+cached.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 ALPHA = 0.2
-"""A segmentation is drawn in proportion to its probability to this power; the smaller, the more uniform."""
+"""A segmentation is sampled in proportion to its probability to this power; 0 is uniform."""
 _CACHED_WORDS = 200_000
 
 
@@ -51,16 +51,14 @@ class SubwordSampler:
                 hint="tokenizer.kind: unigram",
             )
         self._unknown: int = model["unk_id"]
-        self._added = {str(token): number for number, token in tokenizer.added_tokens_decoder.items()}
+        self._added = {str(token): token_id for token_id, token in tokenizer.added_tokens_decoder.items()}
         vocabulary: list[tuple[str, float]] = model["vocab"]
-        self._numbers = {
-            subword: number for number, (subword, _) in enumerate(vocabulary) if subword not in self._added
-        }
+        self._ids = {subword: index for index, (subword, _) in enumerate(vocabulary) if subword not in self._added}
         self._scores = {subword: alpha * score for subword, score in vocabulary if subword not in self._added}
-        self._longest = max(map(len, self._numbers))
-        # As in the library, the score of an unknown letter is lower than that of any subword.
+        self._longest = max(map(len, self._ids))
+        # As in the library, an unknown letter has a lower score than any subword.
         self._unknown_score = alpha * (min(score for _, score in vocabulary) - 10.0)
-        self._markers = re.compile(f"({marker_pattern(self._added).pattern})")  # split() then returns the markers too
+        self._markers = re.compile(f"({marker_pattern(self._added).pattern})")  # in a group, so split() returns them
         self._choices = lru_cache(maxsize=_CACHED_WORDS)(self._forward_sums)
 
     def __call__(self, text: str, random: np.random.Generator) -> Tokens:
@@ -83,12 +81,12 @@ class SubwordSampler:
         from tokenizers import PreTokenizedString, Token
 
         def tokens_of(word: str) -> list[Token]:
-            found, start = [], 0
+            tokens, start = [], 0
             for subword in self.draw(word, random):
                 size = len(subword.encode())
-                found.append(Token(self._numbers.get(subword, self._unknown), subword, (start, start + size)))
+                tokens.append(Token(self._ids.get(subword, self._unknown), subword, (start, start + size)))
                 start += size
-            return found
+            return tokens
 
         string = PreTokenizedString(part)
         string.normalize(self._backend.normalizer.normalize)
@@ -106,7 +104,7 @@ class SubwordSampler:
         while end > 0:
             starts, sums = choices[end]
             start = starts[0] if len(starts) == 1 else starts[bisect_right(sums, random.random())]
-            if subwords and subwords[-1] not in self._numbers and word[start:end] not in self._numbers:
+            if subwords and subwords[-1] not in self._ids and word[start:end] not in self._ids:
                 subwords[-1] = word[start:end] + subwords[-1]
             else:
                 subwords.append(word[start:end])
@@ -114,13 +112,13 @@ class SubwordSampler:
         return subwords[::-1]
 
     def _forward_sums(self, word: str) -> list[tuple[list[int], list[float]]]:
-        """Return for each end of a subword where it may start, and the cumulative probabilities of these starts."""
+        """Return for each end of a subword its possible starts and their cumulative probabilities."""
         logs, choices = [0.0], [([0], [1.0])]
         for end in range(1, len(word) + 1):
             starts = [
                 start
                 for start in range(max(0, end - self._longest), end)
-                if word[start:end] in self._numbers or start == end - 1
+                if word[start:end] in self._ids or start == end - 1
             ]
             scores = np.array([logs[start] + self._score(word[start:end]) for start in starts])
             highest = float(scores.max())
@@ -138,9 +136,9 @@ class SubwordSampler:
 def sampling_encoder(
     tokenizer: PreTrainedTokenizerFast, sources: Collection[str], seed: int, *, alpha: float = ALPHA
 ) -> TextEncoder:
-    """Return an encoder that samples the subwords of the texts of some sources.
+    """Return an encoder that samples the subwords of texts from some sources.
 
-    The samples of a passage depend on the seed and its id alone.
+    The sample of a passage depends on the seed and its id only.
     """
     plain = plain_encoder(tokenizer)
     if not sources:

@@ -1,4 +1,4 @@
-"""Learn a tokenizer from the selection and the task, or load one; saved as a Hugging Face fast tokenizer."""
+"""Learn, load and save Hugging Face fast tokenizers."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def train_tokenizer(
     most_texts: int | None = None,
     seed: int = 0,
 ) -> PreTrainedTokenizerFast:
-    """Learn a tokenizer from `texts`, which must not be a generator: they are read several times.
+    """Learn a tokenizer from `texts`, which are read several times and must not be a generator.
 
     The same texts, settings and seed give the same tokenizer, to the byte, in every process. Special tokens have the
-    ids 0 to 4 in all kinds, entity markers the next ones. Every letter (in BPE, every byte) is a token, even if that
-    makes more than `vocab_size`. With `most_texts`, the seed draws a sample.
+    ids 0 to 4 in all kinds, entity markers the next ones. Every letter (in BPE, every byte) is a token, even beyond
+    `vocab_size`. `most_texts` is the size of a sample by the seed.
 
     >>> tokenizer = train_tokenizer(["a cat [[ sat ]]"], TokenizerSettings(entity_markers=("[[", "]]")), 32)
     >>> tokenizer.convert_ids_to_tokens(tokenizer("cat [[ sat ]]")["input_ids"])
@@ -63,12 +63,10 @@ def train_tokenizer(
 
     check_markers(settings.entity_markers, settings.kind)
     normalize = split_capitals if settings.spell_capitals else str
-    learning = VocabularySample(
-        texts, limit=most_texts, markers=settings.entity_markers, seed=seed, normalize=normalize
-    )
-    if not any(text.strip() for text in learning):
+    sample = VocabularySample(texts, limit=most_texts, markers=settings.entity_markers, seed=seed, normalize=normalize)
+    if not any(text.strip() for text in sample):
         raise InputError("there is no text to learn a tokenizer from", key="tokenizer")
-    tokenizer = _LEARN[settings.kind](learning, settings)
+    tokenizer = _LEARN[settings.kind](sample, settings)
     if settings.spell_capitals:
         _add_capital_splitter(tokenizer)
     tokenizer.post_processor = template_processor()
@@ -87,7 +85,7 @@ def train_tokenizer(
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Save a tokenizer under the class name that every transformers release knows."""
+    """Save a tokenizer under a class name that all transformers releases have."""
     tokenizer.save_pretrained(str(folder))
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
@@ -97,10 +95,10 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
 
 
 def load_tokenizer(path: str | Path, *, key: str = "tokenizer.path") -> PreTrainedTokenizerFast:
-    """Load a tokenizer from a folder, `package:NAME` or `hf:NAME`, and check that masked language modelling can use it.
+    """Load a tokenizer from a folder, `package:NAME` or `hf:NAME`; raise `InputError` if it does not fit masked LM.
 
-    Only `hf:NAME` is loaded from the hub, or from its local cache. Special tokens are found by their role, not their
-    name: `<s>` and `</s>` are as good as [CLS] and [SEP].
+    Only `hf:NAME` uses the hub or its local cache. Special tokens are found by their role, so `<s>` and `</s>` may
+    replace [CLS] and [SEP].
     """
     tokenizer = _read(path, key)
     if not tokenizer.is_fast:
@@ -109,7 +107,7 @@ def load_tokenizer(path: str | Path, *, key: str = "tokenizer.path") -> PreTrain
     for role in ("pad_token", "cls_token", "sep_token", "mask_token"):
         if getattr(tokenizer, role) is None:
             raise InputError(f"the tokenizer has no {role}", path=path, key=key)
-    # Some were saved with truncation or padding to a fixed length, which other tools would apply to our model.
+    # Some files have truncation or padding to a fixed length, which other tools would apply to our model.
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     return tokenizer
@@ -141,7 +139,7 @@ def _folder(path: str | Path, key: str) -> Path:
 
 def _check_vocabulary(tokenizer: PreTrainedTokenizerFast, path: str | Path, key: str) -> None:
     ids = tokenizer.get_vocab().values()
-    # From a model folder without tokenizer files the library makes a tokenizer with special tokens only.
+    # For a model folder without tokenizer files the library returns a tokenizer with special tokens only.
     if len(ids) <= len(tokenizer.all_special_ids):
         raise InputError("holds no tokenizer: no vocabulary there", path=path, key=key)
     if max(ids) >= len(tokenizer):
@@ -165,8 +163,8 @@ def split_capitals(text: str) -> str:
 
 
 def _add_capital_splitter(tokenizer: Tokenizer) -> None:
-    """Make a tokenizer split capitals first; the saved tokenizer does so in other tools too."""
+    """Make splitting capitals the first step of a tokenizer, so that the saved one does it in other tools too."""
     from tokenizers import normalizers
 
-    own = tokenizer.normalizer
-    tokenizer.normalizer = _capital_splitter() if own is None else normalizers.Sequence([_capital_splitter(), own])
+    steps = [_capital_splitter(), *([] if tokenizer.normalizer is None else [tokenizer.normalizer])]
+    tokenizer.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)

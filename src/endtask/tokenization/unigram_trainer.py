@@ -1,9 +1,9 @@
-"""Learn the subwords of a Unigram model by expectation maximisation, bit-identical at every run.
+"""Learn the subwords of a Unigram model by expectation maximisation, with the same bits in every run.
 
 After Kudo (2018), "Subword Regularization": start from all frequent substrings, then alternately re-estimate the count
 of each subword and prune those whose removal costs the least likelihood. The library's trainer gives different ids and
-scores at every run, even on one thread. Rounding and sorting its output would repair that; it is not used because its
-vocabularies need more tokens for the same text, and more time. Here words are sorted and all sums have a fixed order.
+scores in every run, even on one thread. Rounding and sorting its output would repair that, but its vocabularies need
+more tokens for the same text, and more time. This trainer sorts the words and sums in a fixed order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LONGEST_SUBWORD = 16
-# Probabilities are multiplied, not added as logarithms: the product of 24 of the smallest is still above zero.
+# Probabilities are multiplied instead of adding logarithms: the product of 24 of the smallest is above zero.
 LONGEST_WORD = 24
 _MOST_CHARACTERS = 4_000_000
 _MOST_CANDIDATES = 1_000_000
@@ -28,9 +28,9 @@ FloatArray = NDArray[np.float64]
 
 
 def learn_subwords(words: Mapping[str, int], alphabet: Sequence[str], size: int) -> list[tuple[str, float]]:
-    """Return the `size` best subwords for words and their counts, with log-probabilities, the likeliest first.
+    """Return the `size` best subwords for words and their counts, with log-probabilities, most probable first.
 
-    They include all letters of the alphabet, even if that makes more than `size`.
+    They include all letters of the alphabet, even beyond `size`.
 
     >>> [subword for subword, _ in learn_subwords({"banana": 9, "bandana": 5}, "abdn", 6)]
     ['banana', 'bandana', 'a', 'b', 'd', 'n']
@@ -46,7 +46,7 @@ def learn_subwords(words: Mapping[str, int], alphabet: Sequence[str], size: int)
             break
         subwords = _prune(subwords, max(oversized, int(len(subwords) * _KEEP_PER_ROUND)))
     subwords = _prune(subwords, max(size, len(alphabet)))
-    # Rounded: the last bits of a logarithm may differ between processors.
+    # Rounded, since the last bits of a logarithm may differ between processors.
     scores = np.round(np.log(subwords.probabilities()[:-1]), 6).tolist()
     strings = [
         corpus.text[start : start + length] for start, length in zip(subwords.starts, subwords.lengths, strict=True)
@@ -105,7 +105,7 @@ class _Subwords:
 
 
 def _split_words(words: Mapping[str, int], alphabet: Sequence[str]) -> dict[str, int]:
-    """Split words at characters outside the alphabet and after LONGEST_WORD; returns the most frequent parts."""
+    """Split words at characters outside the alphabet and after LONGEST_WORD; return the most frequent parts."""
     outside = {ord(character): "\0" for character in set().union(*words) - set(alphabet)}
     parts: Counter[str] = Counter()
     for word, count in words.items():
@@ -123,11 +123,11 @@ def _split_words(words: Mapping[str, int], alphabet: Sequence[str]) -> dict[str,
 
 def _to_arrays(words: Mapping[str, int], alphabet: Sequence[str]) -> _Words:
     ordered = sorted(words, key=lambda word: (len(word), word))
-    number = {letter: position for position, letter in enumerate(alphabet)}
+    index = {letter: position for position, letter in enumerate(alphabet)}
     text = "".join(ordered)
     return _Words(
         text,
-        np.fromiter((number[character] for character in text), dtype=np.int64, count=len(text)),
+        np.fromiter((index[character] for character in text), dtype=np.int64, count=len(text)),
         np.array([len(word) for word in ordered], dtype=np.int64),
         np.array([words[word] for word in ordered], dtype=np.float64),
     )
@@ -137,8 +137,8 @@ def _candidates(words: _Words, letters: int) -> _Subwords:
     """Return the letters and the substrings with the highest count times length."""
     order, suffixes, shared = _sorted_suffixes(words)
     weights = np.repeat(words.counts, words.lengths)
-    found = [_repeated(suffixes, shared, weights[order], length) for length in range(2, LONGEST_SUBWORD + 1)]
-    starts, lengths, counts = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    repeated = [_repeated(suffixes, shared, weights[order], length) for length in range(2, LONGEST_SUBWORD + 1)]
+    starts, lengths, counts = (np.concatenate(columns) for columns in zip(*repeated, strict=True))
     best = np.lexsort((lengths, starts, -counts * lengths))[:_MOST_CANDIDATES]
     starts, lengths, counts = starts[best], lengths[best], counts[best]
     matches = np.full((len(order), LONGEST_SUBWORD), letters + len(best), dtype=np.int32)
@@ -158,16 +158,16 @@ def _candidates(words: _Words, letters: int) -> _Subwords:
 
 
 def _sorted_suffixes(words: _Words) -> tuple[IntArray, NDArray[np.uint16], IntArray]:
-    """Return all suffixes of words, sorted: their starts, their letters, and the shared letters with the one before.
+    """Return all suffixes of words, sorted: starts, letters, and the number of letters shared with the previous suffix.
 
     Letters count from 1 here, and 0 is the end of a word. Suffixes are truncated to LONGEST_SUBWORD letters.
     """
     size = len(words.letters)
-    left = np.repeat(np.cumsum(words.lengths), words.lengths) - np.arange(size)
+    suffix_lengths = np.repeat(np.cumsum(words.lengths), words.lengths) - np.arange(size)
     padded = np.concatenate([words.letters + 1, np.zeros(LONGEST_SUBWORD, dtype=np.int64)]).astype(np.uint16)
     suffixes = np.lib.stride_tricks.sliding_window_view(padded, LONGEST_SUBWORD)[:size].copy()
-    suffixes[np.arange(LONGEST_SUBWORD) >= left[:, None]] = 0
-    # Four letters of 16 bits make one key of 64.
+    suffixes[np.arange(LONGEST_SUBWORD) >= suffix_lengths[:, None]] = 0
+    # Four letters of 16 bits make a key of 64.
     keys = suffixes.astype(">u2").view(">u8").astype(np.uint64)  # (characters, LONGEST_SUBWORD / 4)
     order = np.lexsort(keys.T[::-1])
     suffixes = suffixes[order]
@@ -178,9 +178,9 @@ def _sorted_suffixes(words: _Words) -> tuple[IntArray, NDArray[np.uint16], IntAr
 def _repeated(
     suffixes: NDArray[np.uint16], shared: IntArray, weights: FloatArray, length: int
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return the substrings of one length that occur at least twice: first suffix with it, length, count.
+    """Return the substrings of a length that occur at least twice: first suffix, length, count.
 
-    Leaves out a substring that is always followed by the same letter: the longer one replaces it.
+    Omits a substring that is always followed by the same letter, since the longer substring replaces it.
     """
     starts = np.flatnonzero(shared < length)
     counts = np.add.reduceat(weights, starts) if len(starts) else np.zeros(0)
@@ -228,7 +228,7 @@ def _groups(words: _Words, subwords: _Subwords) -> Iterator[tuple[int, FloatArra
 
 
 def _prune(subwords: _Subwords, count: int) -> _Subwords:
-    """Return the `count` subwords whose removal would cost the most likelihood; of equals, the first ones."""
+    """Return the `count` subwords whose removal would cost the most likelihood; the first of equals win."""
     if len(subwords) <= count:
         return subwords
     probabilities = subwords.probabilities()
@@ -242,7 +242,7 @@ def _prune(subwords: _Subwords, count: int) -> _Subwords:
 
 
 def _best_alternative(subwords: _Subwords, probabilities: FloatArray) -> FloatArray:
-    """Return the probability of the likeliest segmentation of each subword into shorter ones."""
+    """Return the probability of the most probable segmentation of each subword into shorter ones."""
     best = np.zeros(len(subwords))
     for length in range(2, LONGEST_SUBWORD + 1):
         same_length = np.flatnonzero(subwords.lengths == length)

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tokenizers.models import BPE
 
 ALPHABET_LIMIT = 1000
-"""Only the most frequent characters are tokens, others become [UNK]; a byte-level vocabulary has no such limit."""
+"""Maximum number of characters that are tokens; rarer ones become [UNK]. A byte-level vocabulary has no such limit."""
 
 
 class VocabularySample:
-    """Texts to learn from, in their order; can be read many times.
+    """The texts to learn a vocabulary from, in their order; can be read several times.
 
-    Draws at most `limit` of them by the seed. Splits them at entity markers, which are tokens already, and applies
-    `normalize`, the first step of the tokenizer.
+    The seed selects at most `limit` of them. They are split at entity markers, which are tokens already, and normalised
+    by `normalize`, the first step of the tokenizer.
 
     >>> list(VocabularySample(["the [[cat]] sat"], markers=["[[", "]]"]))
     ['the ', 'cat', ' sat']
@@ -44,28 +44,28 @@ class VocabularySample:
             raise TypeError("texts are read several times, which an iterator does not allow: give a list")
         self._texts, self._normalize = texts, normalize
         self._markers = marker_pattern(markers) if markers else None
-        self._drawn = None if limit is None else _draw(sum(1 for _ in texts), limit, seed)
+        self._sampled = None if limit is None else _sample(sum(1 for _ in texts), limit, seed)
 
     def __iter__(self) -> Iterator[str]:
         for index, text in enumerate(self._texts):
-            if self._drawn is not None and not self._drawn[index]:
+            if self._sampled is not None and not self._sampled[index]:
                 continue
             parts = [text] if self._markers is None else filter(None, self._markers.split(text))
             yield from map(self._normalize, parts)
 
 
-def _draw(count: int, limit: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which of `count` texts are drawn; by raw numbers of the generator, the same in every NumPy release."""
+def _sample(count: int, limit: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return which of `count` texts are sampled; raw random numbers are the same in every NumPy release."""
     keys = generator(seed, "tokenizer texts").bit_generator.random_raw(count)
-    drawn = np.zeros(count, dtype=np.bool_)
-    drawn[np.argsort(keys, kind="stable")[:limit]] = True
-    return drawn
+    sampled = np.zeros(count, dtype=np.bool_)
+    sampled[np.argsort(keys, kind="stable")[:limit]] = True
+    return sampled
 
 
 def count_words(texts: Iterable[str], split: Callable[[str], Iterable[str]]) -> Counter[str]:
-    """Count the parts of words, where `split` normalises a word and may split it.
+    """Return the counts of word parts; `split` normalises a word and may split it.
 
-    `split` is slow, so it is called once per different word.
+    `split` is slow, so it is called once per distinct word.
     """
     words: Counter[str] = Counter()
     for text in texts:
@@ -94,16 +94,16 @@ def find_alphabet(words: Mapping[str, int]) -> list[str]:
 def learn_wordpiece(texts: VocabularySample, settings: TokenizerSettings) -> Tokenizer:
     """Learn a WordPiece tokenizer, as of BERT, with the library's trainer and a fixed alphabet.
 
-    By itself the trainer numbers `##x` subwords in the order of a randomly seeded hash table and breaks ties between
-    merges by those numbers, so two runs over the same text learn different vocabularies. Subwords passed as special
-    tokens are numbered in the order given, which makes it deterministic.
+    By default the trainer numbers `##x` subwords in the order of a randomly seeded hash table and breaks ties between
+    merges by those numbers, so two runs over the same text learn different vocabularies. It numbers special tokens in
+    their order, so we pass these subwords as special tokens.
     """
     from tokenizers import trainers
 
-    given = [*SPECIAL_TOKENS, *settings.entity_markers]
-    tokenizer = _wordpiece({token: number for number, token in enumerate(given)}, settings.lowercase)
+    reserved = [*SPECIAL_TOKENS, *settings.entity_markers]
+    tokenizer = _wordpiece({token: index for index, token in enumerate(reserved)}, settings.lowercase)
     alphabet = find_alphabet(count_words(texts, lambda word: [tokenizer.normalizer.normalize_str(word)]))
-    fixed = list(dict.fromkeys([*given, *alphabet, *(f"##{character}" for character in alphabet)]))
+    fixed = list(dict.fromkeys([*reserved, *alphabet, *(f"##{character}" for character in alphabet)]))
     trainer = trainers.WordPieceTrainer(
         vocab_size=max(settings.vocab_size, len(fixed)),
         special_tokens=fixed,
@@ -111,7 +111,7 @@ def learn_wordpiece(texts: VocabularySample, settings: TokenizerSettings) -> Tok
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    # A new tokenizer from the vocabulary alone: in the trained one, every letter is a special token.
+    # A new tokenizer from the vocabulary, since in the trained one every letter is a special token.
     return _wordpiece(tokenizer.get_vocab(), settings.lowercase)
 
 
@@ -128,9 +128,9 @@ def _wordpiece(vocabulary: dict[str, int], lowercase: bool) -> Tokenizer:
 def learn_bpe(texts: VocabularySample, settings: TokenizerSettings) -> Tokenizer:
     """Learn a byte-level BPE tokenizer, as of GPT-2 and RoBERTa, with the library's trainer.
 
-    The trainer numbers the 256 bytes in a fixed order; no two runs were seen to differ. Lower-casing is the only
-    normalisation (letter by letter, without removing accents), so that decoding returns the text, or the lower-cased
-    text, exactly. No blank is added in front, for the same reason.
+    The trainer numbers the 256 bytes in a fixed order; we have seen no difference between runs. Lower-casing is the
+    only normalisation (letter by letter, without removing accents), and no blank is added in front, so that decoding
+    returns the text, or the lower-cased text, exactly.
     """
     from tokenizers import pre_tokenizers, trainers
 
@@ -142,7 +142,7 @@ def learn_bpe(texts: VocabularySample, settings: TokenizerSettings) -> Tokenizer
     )
     tokenizer = _byte_pairs(None, settings.lowercase)
     tokenizer.train_from_iterator(texts, trainer)
-    # A new tokenizer from the model alone: in the trained one, markers are special tokens.
+    # A new tokenizer from the model, since in the trained one markers are special tokens.
     return _byte_pairs(tokenizer.model, settings.lowercase)
 
 
@@ -159,24 +159,25 @@ def _byte_pairs(model: BPE | None, lowercase: bool) -> Tokenizer:
 
 # Letters, digits and punctuation never share a subword; each may include the blank before it.
 _WORDS = r"▁?[\p{L}\p{M}]+|▁?\p{N}+|▁?[^▁\p{L}\p{M}\p{N}]+|▁"
-# The model may split text into any token it has. With this score it never chooses a special token or a marker: those
-# are found before the model, in the text as written, and "[Cls]" or a marker in other case is not one.
+# The model may split text into any token of its vocabulary. With this score it never selects a special token or a
+# marker: the tokenizer finds these before the model, in the original text, where "[Cls]" or a marker in other case is
+# none.
 _NEVER = -1000.0
 
 
 def learn_unigram(texts: VocabularySample, settings: TokenizerSettings) -> Tokenizer:
-    """Learn a Unigram tokenizer, as of SentencePiece, with our own trainer: see unigram_trainer.py."""
-    given = [*SPECIAL_TOKENS, *settings.entity_markers]
-    tokenizer = _unigram([(token, _NEVER) for token in given], settings.lowercase)
+    """Learn a Unigram tokenizer, as of SentencePiece, with the trainer of unigram_trainer.py."""
+    reserved = [*SPECIAL_TOKENS, *settings.entity_markers]
+    tokenizer = _unigram([(token, _NEVER) for token in reserved], settings.lowercase)
 
     def split(word: str) -> Iterator[str]:
         for part, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(word)):
             yield part
 
     words = count_words(texts, split)
-    learned = learn_subwords(words, find_alphabet(words), settings.vocab_size - len(given))
-    subwords = [(subword, score) for subword, score in learned if subword not in given]
-    return _unigram([*((token, _NEVER) for token in given), *subwords], settings.lowercase)
+    learned = learn_subwords(words, find_alphabet(words), settings.vocab_size - len(reserved))
+    subwords = [(subword, score) for subword, score in learned if subword not in reserved]
+    return _unigram([*((token, _NEVER) for token in reserved), *subwords], settings.lowercase)
 
 
 def _unigram(vocabulary: list[tuple[str, float]], lowercase: bool) -> Tokenizer:

@@ -1,4 +1,4 @@
-"""Checkpoints: weights, optimizer, weighting, refresh hook and counters in one safetensors file, or none at all."""
+"""Checkpoints: weights, optimizer, weighting, refresh hook and state of training in one safetensors file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from endtask.encoders.weights import fill, load_tensors, save_tensors
+from endtask.encoders.weights import load_state_dict, load_tensors, save_tensors
 from endtask.errors import InputError
 from endtask.training.optimizer import Optimizer
 from endtask.weighting.base import Rule
@@ -25,7 +25,7 @@ _NETWORK, _OPTIMIZER, _WEIGHTING, _REFRESH = "network/", "optimizer/", "weightin
 
 
 class Checkpoints:
-    """The last checkpoint of a phase, written by a thread of its own while training goes on."""
+    """Saves and loads the last checkpoint of a phase; a thread writes the file while training continues."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
-    def save(self, step: int, memory: Mapping[str, Any]) -> None:
-        """Copy everything a resumed run needs, then write; `memory` holds plain values such as the best dev score."""
+    def save(self, step: int, state: Mapping[str, Any]) -> None:
+        """Copy all tensors and start to write them; `state` holds plain values such as the best dev score."""
         self.wait()
         tensors = {
             **_prefixed(_NETWORK, self._network.state_dict()),
@@ -49,43 +49,43 @@ class Checkpoints:
             **_prefixed(_WEIGHTING, self._weighting.state()),
             **_prefixed(_REFRESH, {} if self._refresh is None else self._refresh.state()),
         }
-        # Copied where they lie, which on a GPU takes a moment and no waiting; the writer fetches the copies.
+        # Copies on the device are quick and asynchronous; the writer transfers them to the host.
         copies = {name: value.detach().clone() for name, value in tensors.items()}
-        header = {"step": step, "memory": deepcopy(dict(memory))}
-        self._writing = self._writer.submit(_write, self.path, copies, header, _made_by_now(copies))
+        header = {"step": step, "state": deepcopy(dict(state))}
+        self._writing = self._writer.submit(_write, self.path, copies, header, _copies_done(copies))
 
     def load(self) -> tuple[int, dict[str, Any]] | None:
-        """Restore all of it; returns (steps done, memory), or None where there is no checkpoint."""
+        """Restore all tensors; return the steps done and the state, or None without a checkpoint."""
         self.wait()
         if not self.path.exists():
             return None
         tensors, header = load_tensors(self.path, hint=_START_OVER)
-        fill(self._network, _without(_NETWORK, tensors), self.path, hint=_START_OVER)
+        load_state_dict(self._network, _with_prefix(_NETWORK, tensors), self.path, hint=_START_OVER)
         try:
-            self._optimizer.load_state_tensors(_without(_OPTIMIZER, tensors))
-            self._weighting.load_state(_without(_WEIGHTING, tensors))
+            self._optimizer.load_state_tensors(_with_prefix(_OPTIMIZER, tensors))
+            self._weighting.load_state(_with_prefix(_WEIGHTING, tensors))
             if self._refresh is not None:
-                self._refresh.load_state(_without(_REFRESH, tensors))
+                self._refresh.load_state(_with_prefix(_REFRESH, tensors))
         except ValueError as error:
             raise InputError(f"does not fit this phase: {error}", path=self.path, hint=_START_OVER) from None
-        return int(header["step"]), dict(header["memory"])
+        return int(header["step"]), dict(header["state"])
 
     def wait(self) -> None:
-        """Until what was saved last is on disk; raises what went wrong there."""
+        """Wait until the last checkpoint is on disk; raise the writer's error if there was one."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             writing.result()
 
     def close(self) -> None:
-        """Wait, and let the thread go."""
+        """Wait, and end the thread."""
         try:
             self.wait()
         finally:
             self._writer.shutdown()
 
 
-def _made_by_now(copies: Mapping[str, Tensor]) -> torch.cuda.Event | None:
-    """A mark behind all that the GPU was told so far, the making of the copies included."""
+def _copies_done(copies: Mapping[str, Tensor]) -> torch.cuda.Event | None:
+    """Return an event that follows the copies in the GPU's stream; None on other devices."""
     if not any(value.is_cuda for value in copies.values()):
         return None
     event = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -93,11 +93,11 @@ def _made_by_now(copies: Mapping[str, Tensor]) -> torch.cuda.Event | None:
     return event
 
 
-def _write(path: Path, copies: dict[str, Tensor], header: dict[str, Any], made: torch.cuda.Event | None) -> None:
-    """In the writer's thread: fetch the copies beside the training's own stream of work, then write them."""
-    if made is None:
+def _write(path: Path, copies: dict[str, Tensor], header: dict[str, Any], copied: torch.cuda.Event | None) -> None:
+    """Transfer the copies in a CUDA stream other than training's, and write them; runs in the writer's thread."""
+    if copied is None:
         return save_tensors(path, copies, header)
-    made.synchronize()
+    copied.synchronize()
     with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
         save_tensors(path, copies, header)
     return None
@@ -107,5 +107,6 @@ def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {prefix + name: value for name, value in tensors.items()}
 
 
-def _without(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names start with the prefix, by the rest of their names."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""Scoring the dev split between steps: the best weights are kept, and training ends when nothing gets better."""
+"""Evaluation on the dev split between steps: saves the best weights and stops early."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from endtask.task import Task
 from endtask.task.targets import Answers, as_lists, targets
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.metrics_file import MetricsFile
-from endtask.training.phase_runner import Callback, TrainState, nothing_yet
+from endtask.training.phase_runner import Callback, TrainState, initial_state
 
 
 @dataclass(frozen=True)
 class _Best:
-    """What is written of the best step."""
+    """Weights and answers of the best step so far."""
 
     step: int
     weights: dict[str, Tensor]
@@ -34,9 +34,10 @@ class _Best:
 
 
 class DevScores:
-    """The work of a `Callback`: `memory` holds steps done, the best scores, their step, and how many scores came since.
+    """Scores the dev split in a `Callback`.
 
-    The best weights are written when asked to `keep` them: a short training has found better ones by then.
+    The state holds the steps done, the best scores, their step, and the number of scores since. `save_best` writes the
+    best weights before each checkpoint and at the end: a short training finds better ones before they are on disk.
     """
 
     def __init__(
@@ -58,41 +59,41 @@ class DevScores:
         self._best: _Best | None = None
 
     def callback(self, steps: int, *, at_start: bool = False) -> Callback:
-        """The scores every so many steps."""
-        return Callback(steps, self.score, at_start, self.keep)
+        """Return a callback that scores every `steps` steps."""
+        return Callback(steps, self.score, at_start, self.save_best)
 
-    def score(self, step: int, memory: TrainState) -> dict[str, float]:
-        """Score the dev split; remember the weights if they are the best so far."""
+    def score(self, step: int, state: TrainState) -> dict[str, float]:
+        """Score the dev split, update the state, and return the scores; copies the weights if they are the best."""
         outputs = class_probabilities(self._network, self._texts, context=self._context, head=self._head)
         threshold = self._threshold(outputs)
         answers = answers_of(self._task, "dev", outputs, threshold=threshold)
         scores = self._scores(answers, outputs)
-        memory["steps"] = step
+        state["steps"] = step
         metric = self._measure.name
-        if scores[metric] > memory.get("dev", {}).get(metric, -math.inf):
-            memory.update(dev=scores, best_step=step, scores_since_best=0)
+        if scores[metric] > state.get("dev", {}).get(metric, -math.inf):
+            state.update(dev=scores, best_step=step, scores_since_best=0)
             if self._evaluate.threshold == "tuned":
-                memory["threshold"] = threshold
+                state["threshold"] = threshold
             weights = {name: value.detach().clone() for name, value in self._network.state_dict().items()}
             self._best = _Best(step, weights, json.dumps(as_lists(answers, self._task.type)))
         else:
-            memory["scores_since_best"] = memory.get("scores_since_best", 0) + 1
-        if self._patience is not None and memory["scores_since_best"] >= self._patience:
-            memory["stop"] = True
+            state["scores_since_best"] = state.get("scores_since_best", 0) + 1
+        if self._patience is not None and state["scores_since_best"] >= self._patience:
+            state["stop"] = True
         return {f"dev/{name}": value for name, value in scores.items()}
 
     def score_untrained(self) -> TrainState:
-        """Score the network as it is, store it, and write the scores as the curve's only row; returns the counts."""
-        state = nothing_yet()
+        """Score and save the network without training, write the curve's only row, and return the state."""
+        state = initial_state()
         row = self.score(0, state)
-        self.keep(state)
+        self.save_best(state)
         MetricsFile(self._best_weights.with_name("metrics.jsonl"), start=-1, every=1).write({"step": 0, **row})
         return state
 
-    def keep(self, memory: TrainState) -> None:
-        """Write the best weights and their answers, unless training went back behind them since."""
+    def save_best(self, state: TrainState) -> None:
+        """Write the best weights and their answers, unless a rollback has dropped them from the state."""
         best, self._best = self._best, None
-        if best is not None and best.step == memory.get("best_step"):
+        if best is not None and best.step == state.get("best_step"):
             save_tensors(self._best_weights, best.weights, {})
             write_text(self._best_weights.with_name(DEV_PREDICTIONS), best.answers)
 
@@ -104,5 +105,5 @@ class DevScores:
 
     def _scores(self, answers: Answers, outputs: Outputs) -> dict[str, float]:
         scores = self._measure.all_scores(self._truth, answers)
-        surprise = perplexity(self._task, "dev", outputs)
-        return scores if surprise is None else {**scores, "perplexity": surprise}
+        value = perplexity(self._task, "dev", outputs)
+        return scores if value is None else {**scores, "perplexity": value}

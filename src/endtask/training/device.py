@@ -1,4 +1,4 @@
-"""Where a phase is computed and in which way: device, threads, precision, compiled or not."""
+"""Choice of device, threads, precision and compilation, and the messages for a device out of memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from endtask.encoders.network import Network
 from endtask.errors import InputError, TrainingError
 
 _COMPILED_FROM = 30e6
-"""Tokens whose training gains by compiling what that takes, a quarter of a minute (benchmarks/results/replay.json)."""
+"""Tokens from which training saves the quarter minute that compiling takes (benchmarks/results/replay.json)."""
 
 
 def choose_device_context(settings: Settings) -> DeviceContext:
-    """The device and precision asked for, or the best ones present; also sets the number of CPU threads."""
+    """Return the device and precision of the settings, or the best ones present; also set the number of CPU threads."""
     device = choose_device(settings)
     if settings.precision == "bfloat16" or (settings.precision == "auto" and _has_bfloat16(device)):
         return DeviceContext(device, torch.bfloat16)
@@ -28,7 +28,7 @@ def choose_device_context(settings: Settings) -> DeviceContext:
 
 
 def choose_device(settings: Settings) -> torch.device:
-    """The device asked for, or the best one present; also sets the number of CPU threads."""
+    """Return the device of the settings, or the best one present; also set the number of CPU threads."""
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -40,7 +40,7 @@ def choose_device(settings: Settings) -> torch.device:
 
 
 def move(network: Network, settings: Settings, context: DeviceContext, *, tokens: float = math.inf) -> Network:
-    """Put the network on the device and set how it computes there, for training on about so many tokens."""
+    """Move the network to the device; choose attention and compilation for training on about `tokens` tokens."""
     mode = _execution_mode(network, settings, context, tokens)
     compiled = mode == "compiled"
     network.to(context.device)
@@ -54,7 +54,7 @@ def move(network: Network, settings: Settings, context: DeviceContext, *, tokens
 
 
 def check_device(settings: Settings) -> None:
-    """Refuse a device or a way of attention that this machine does not have."""
+    """Raise `InputError` for a device or an attention backend that this machine does not have."""
     context = choose_device_context(settings)
     if settings.model.attention != "auto":
         compiled = compiles(settings, context.device)
@@ -64,12 +64,12 @@ def check_device(settings: Settings) -> None:
 def _execution_mode(
     network: Network, settings: Settings, context: DeviceContext, tokens: float
 ) -> Literal["plain", "compiled", "graphs"]:
-    """How steps are computed; compiling pays from some tokens on, and always for padded tables."""
+    """Return how to compute steps; compiling pays from 30 million tokens on, and always for padded batches."""
     if compiles(settings, context.device):
         backend = network.choose_backend(settings.model.attention, context, fixed_shapes=True)
-        tables = network.architecture.padded and backend == "padded"
-        small = tokens < _COMPILED_FROM and not tables and settings.model.attention != "flex"
-        return "graphs" if small and settings.compile == "auto" else "compiled"
+        is_padded = network.architecture.padded and backend == "padded"
+        is_short = tokens < _COMPILED_FROM and not is_padded and settings.model.attention != "flex"
+        return "graphs" if is_short and settings.compile == "auto" else "compiled"
     return "graphs" if settings.compile == "graphs" and context.device.type == "cuda" else "plain"
 
 
@@ -77,15 +77,12 @@ def _has_bfloat16(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
-# These have no class of their own.
-_SIGNS = (
+_OUT_OF_MEMORY_TEXTS = (  # of errors without a class of their own
     "MPS backend out of memory",
     "DefaultCPUAllocator",
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
-
-
 _HINT = (
     "lower pretrain.batch_size (and raise pretrain.gradient_accumulation_steps by as much), pretrain.max_length or "
     "model.size; for fine-tuning finetune.batch_size; resume with --from STAGE"
@@ -93,7 +90,7 @@ _HINT = (
 
 
 class OutOfMemory(TrainingError):
-    """The memory ran out; a stage around may know better what to lower."""
+    """The device is out of memory; a caller may replace the hint."""
 
     def __init__(self, detail: str, hint: str) -> None:
         super().__init__(f"the device is out of memory: {detail}", hint=hint)
@@ -102,9 +99,9 @@ class OutOfMemory(TrainingError):
 
 @contextmanager
 def explained_memory_trouble(hint: str | None = None) -> Iterator[None]:
-    """Turn the libraries' out-of-memory errors into ours; finished steps stay in the checkpoint.
+    """Turn out-of-memory errors of the libraries into `OutOfMemory`; the checkpoint has the finished steps.
 
-    A `hint` says what to lower, also where the work inside has explained its trouble already.
+    A `hint` names the settings to lower; it replaces the hint of a nested block.
     """
     try:
         yield
@@ -112,6 +109,7 @@ def explained_memory_trouble(hint: str | None = None) -> Iterator[None]:
         raise (error if hint is None else OutOfMemory(error.detail, hint)) from None
     except (MemoryError, RuntimeError) as error:
         detail = (str(error).splitlines() or ["no details"])[0]
-        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and not any(sign in detail for sign in _SIGNS):
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not known and not any(text in detail for text in _OUT_OF_MEMORY_TEXTS):
             raise
         raise OutOfMemory(detail, hint or _HINT) from None

@@ -1,7 +1,7 @@
-"""The loss of a batch and its gradient: order by order, or on a GPU as one order that was recorded before.
+"""Forward and backward pass of a batch: eagerly, or on a GPU by replaying a CUDA graph.
 
-A small network on a small batch is done with each kernel before Python has asked for the next. A CUDA graph holds all
-kernels of forward and backward pass; one call starts them, on whatever lies in the batch that they were recorded with.
+With a small network and a small batch a GPU finishes each kernel before Python launches the next. A CUDA graph holds
+all kernels of both passes; one call launches them on the current contents of the recorded batch.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from endtask.encoders.device_context import RECORDING, DeviceContext
 from endtask.objectives.base import Batch, BuiltObjective, Loss
 from endtask.progress import say
 
-_END_OF_POOL = ("_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool")  # as torch calls it, now and before
+_END_OF_POOL = ("_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool")  # its names in new and old torch
 
 
 @contextmanager
 def recording(graph: torch.cuda.CUDAGraph, device: torch.device) -> Iterator[None]:
-    """Record the orders of this block instead of carrying them out.
+    """Capture the kernels of this block in the graph instead of running them.
 
-    The graph has memory of its own: graphs may only share some if they are always replayed in one order. Other threads
-    make batches ready and pin them meanwhile, which is no harm.
+    Each graph has its own memory pool: graphs may share one only if they are always replayed in the same order. Other
+    threads may prepare and pin batches meanwhile.
     """
     stream, pool = torch.cuda.current_stream(device), torch.cuda.graph_pool_handle()
     with RECORDING:
         try:
-            with _no_garbage(), torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
+            with _garbage_collected_before(), torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
                 yield
         except RuntimeError:
             _undo(device, stream, pool)
@@ -41,67 +41,67 @@ def recording(graph: torch.cuda.CUDAGraph, device: torch.device) -> Iterator[Non
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Collect it before, not meanwhile: a graph of an earlier training that is destroyed then spoils the recording.
+def _garbage_collected_before() -> Iterator[None]:
+    """Collect garbage before the block and not in it: destroying a graph of an earlier training breaks a capture.
 
-    Torch did so itself until 2.8.
+    Torch did this itself until 2.8.
     """
-    collects = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
         yield
     finally:
-        if collects:
+        if was_enabled:
             gc.enable()
 
 
 def _undo(device: torch.device, stream: Any, pool: Any) -> None:
-    """Leave the stream, the memory and the random numbers of a recording that failed, none of which torch does for us.
+    """Leave the stream, the memory pool and the random generator of a failed capture, which torch does not do.
 
-    Training would go on in the recording's stream, and torch (without pytorch#180395) in the belief that it records: it
-    then gives no memory back that two streams have used. Trainings ended with dozens of gigabytes that nobody held.
-    What the recording itself had taken stays so until the process ends (without pytorch#190348): to release it twice
-    would end the process, and nothing tells whether torch does it.
+    Otherwise training would continue in the stream of the capture, and torch (without pytorch#180395) would act as if
+    it still captured: it would free no memory that two streams have used, and trainings would end with dozens of
+    unused gigabytes. Memory of the capture itself stays allocated until the process ends (without pytorch#190348):
+    releasing it twice would end the process, and nothing shows whether torch releases it.
     """
     number = torch.cuda._utils._get_device_index(device, optional=True)
     torch.cuda.set_stream(stream)
     end = next((getattr(torch._C, name) for name in _END_OF_POOL if hasattr(torch._C, name)), None)
     if end is not None:
-        with suppress(RuntimeError):  # it has ended
+        with suppress(RuntimeError):  # the pool has ended already
             end(number, pool)
     generator = torch.cuda.default_generators[number]
     seed = generator.initial_seed()
-    generator.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())  # one that belongs to no graph
+    generator.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())  # a state that belongs to no graph
     generator.manual_seed(seed)
 
 
-_TIMES_BEFORE = 3
-"""Batches that are computed order by order first: kernels are compiled and chosen, and libraries take their memory."""
+_EAGER_BATCHES = 3
+"""Batches that run eagerly before a capture: kernels are compiled and chosen, and libraries allocate their memory."""
 
-_MOST_FORMS = 16
-"""Each takes memory; a phase with more of them than this, by mistake, must not take all of it."""
+_MAX_GRAPHS = 16
+"""Each graph takes memory; a phase whose batches have unexpectedly many forms must not take all of it."""
 _MOST_FLOPS = 2e12
-"""Weights times tokens of a batch from which on a GPU has so much to do that Python keeps up, as 110 M and 32,768."""
+"""Weights times tokens of a batch from which Python keeps up with the GPU, such as 110 M times 32,768."""
 
 
 @runtime_checkable
 class FormedBatch(Protocol):
-    """A batch that can be written over one of the same form."""
+    """A batch that can overwrite another batch of the same form."""
 
     @property
     def form(self) -> Hashable:
-        """All that the orders depend on: shapes, types, and values that are no tensors but used."""
+        """Everything that the kernels depend on: shapes, types, and values that are not tensors."""
         ...
 
     def write_over(self, other: Self) -> None:
-        """Put this batch's tensors into the other's, which lie on a device."""
+        """Copy this batch's tensors into the other's, which are on a device."""
         ...
 
 
 @dataclass(frozen=True)
 class _Recording:
-    """A graph, and the memory that it reads and writes."""
+    """A graph and the tensors that it reads and writes."""
 
     graph: torch.cuda.CUDAGraph
     batch: Any
@@ -111,31 +111,31 @@ class _Recording:
 
 
 class Backward:
-    """Adds the gradient of a weighted loss to the weights' own, and returns the parts of the loss.
+    """Adds the gradient of a weighted loss to the gradients of the weights, and returns the parts of the loss.
 
-    Recorded are objectives that say so (`replayable`), in batches of fixed shape, each form for itself. Dropout is the
-    same either way: a replay draws from the seed of its step.
+    Objectives with `replayable` are recorded, in batches of fixed shape, with one graph per form. Dropout is the same
+    in a replay, which draws from the seed of its step.
     """
 
     def __init__(self, network: Any, context: DeviceContext) -> None:
         self._network, self._context = network, context
         self._records = context.device.type == "cuda" and getattr(network, "fixed_shapes", False)
         self._size = sum(weight.numel() for weight in network.parameters())
-        self._times: Counter[Hashable] = Counter()
+        self._batches_seen: Counter[Hashable] = Counter()
         self._recordings: dict[Hashable, _Recording] = {}
 
     def __call__(self, objective: BuiltObjective, batch: Batch, weight: float) -> dict[str, Tensor]:
-        """Of a batch that lies on the host."""
+        """Run both passes of a batch on the host, and return the parts of the loss."""
         if not (self._is_recorded(objective, batch) and isinstance(batch, FormedBatch)):
             return self._compute(objective, batch, weight)
         key = (objective.name, batch.form)
         if key not in self._recordings:
-            self._times[key] += 1
-            if self._times[key] <= _TIMES_BEFORE or len(self._recordings) == _MOST_FORMS:
+            self._batches_seen[key] += 1
+            if self._batches_seen[key] <= _EAGER_BATCHES or len(self._recordings) == _MAX_GRAPHS:
                 return self._compute(objective, batch, weight)
             try:
                 self._recordings[key] = self._record(objective, batch)
-            except RuntimeError as error:  # also: out of memory, of which a graph needs more
+            except RuntimeError as error:  # also if out of memory: a graph needs more than eager kernels
                 say(f"{objective.name}: training goes on without CUDA graphs ({str(error).splitlines()[0]})")
                 self._records = False
                 self._recordings.clear()
@@ -156,43 +156,43 @@ class Backward:
             return objective.loss(self._network, batch)
 
     def _record(self, objective: BuiltObjective, batch: Batch) -> _Recording:
-        """Nothing is computed here; gradients that are there already stay as they are."""
+        """Capture both passes without computing them; restores the gradients of the weights."""
         device = self._context.device
-        own = batch.to(device)
+        static_batch = batch.to(device)
         weight = torch.ones((), device=device)
-        weights = [one for one in self._network.parameters() if one.requires_grad]
-        before = [one.grad for one in weights]
-        for one in weights:
-            one.grad = None  # a graph that finds none writes its gradients anew at each replay
+        parameters = [parameter for parameter in self._network.parameters() if parameter.requires_grad]
+        before = [parameter.grad for parameter in parameters]
+        for parameter in parameters:
+            parameter.grad = None  # the graph then overwrites its gradients at each replay
         graph = torch.cuda.CUDAGraph()
         try:
             with recording(graph, device):
-                loss = self._loss(objective, own)
+                loss = self._loss(objective, static_batch)
                 (weight * loss.total).backward()  # type: ignore[no-untyped-call]
                 parts = {name: value.detach() for name, value in loss.parts.items()}
-            gradients = [(one, one.grad) for one in weights if one.grad is not None]
+            gradients = [(parameter, parameter.grad) for parameter in parameters if parameter.grad is not None]
         finally:
-            for one, gradient in zip(weights, before, strict=True):
-                one.grad = gradient
-        return _Recording(graph, own, weight, parts, gradients)
+            for parameter, gradient in zip(parameters, before, strict=True):
+                parameter.grad = gradient
+        return _Recording(graph, static_batch, weight, parts, gradients)
 
     @torch.no_grad()
     def _replay(self, recorded: _Recording, batch: FormedBatch, weight: float) -> dict[str, Tensor]:
         batch.write_over(recorded.batch)
         recorded.weight.fill_(weight)
-        for one, gradient in recorded.gradients:
-            if one.grad is gradient:  # this step has replayed it before: what it left would be written over
-                one.grad = gradient.clone()
+        for parameter, gradient in recorded.gradients:
+            if parameter.grad is gradient:  # of an earlier replay in this step, which the next would overwrite
+                parameter.grad = gradient.clone()
         recorded.graph.replay()
-        put_gradients(recorded.gradients)
+        accumulate_gradients(recorded.gradients)
         return {name: value.clone() for name, value in recorded.parts.items()}
 
 
-def put_gradients(gradients: list[tuple[nn.Parameter, Tensor]]) -> None:
-    """Give weights their gradients, or add them to those that are there."""
-    added = [(weight.grad, gradient) for weight, gradient in gradients if weight.grad is not None]
-    for weight, gradient in gradients:
-        if weight.grad is None:
-            weight.grad = gradient
+def accumulate_gradients(gradients: list[tuple[nn.Parameter, Tensor]]) -> None:
+    """Set the gradients of parameters, or add to those that exist."""
+    added = [(parameter.grad, gradient) for parameter, gradient in gradients if parameter.grad is not None]
+    for parameter, gradient in gradients:
+        if parameter.grad is None:
+            parameter.grad = gradient
     if added:
-        torch._foreach_add_([present for present, _ in added], [new for _, new in added])
+        torch._foreach_add_([total for total, _ in added], [gradient for _, gradient in added])

@@ -1,4 +1,4 @@
-"""The network that a run starts from: random weights, or a given checkpoint."""
+"""The initial network of a run, with random weights or from a checkpoint, and the initial weights of its heads."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from endtask.encoders.network import (
     add_task_heads,
     auxiliary_head,
     build_network,
+    load_auxiliary_head,
     pooling_of,
-    take_auxiliary_head,
 )
 from endtask.errors import InputError
 from endtask.seeds import derive
 from endtask.task import Task
-from endtask.tokenization.packing import given_tokenizer
+from endtask.tokenization.packing import existing_tokenizer
 from endtask.tokenization.tokenizer import load_tokenizer
 
 
 def network_for(task: Task, packed: Path, settings: Settings, *, least_vocabulary: int = 0) -> Network:
-    """The run's network with its first weights, and a head for each objective of pre-training that has its own.
+    """Return the run's network with its initial weights and the heads of all objectives and tasks.
 
-    `least_vocabulary` is for a look ahead, whose few texts do not have all the tokens that a run will learn.
+    `least_vocabulary` is the minimum size of the vocabulary, for estimates whose sample of texts has too few tokens.
     """
     network = _network(task, packed, settings, least_vocabulary)
     if not settings.skip_pretraining:
@@ -42,10 +42,10 @@ def network_for(task: Task, packed: Path, settings: Settings, *, least_vocabular
 
 
 def network_of_auxiliary_task(task: Task, name: str, packed: Path, settings: Settings, weights: Path) -> Network:
-    """A network of a auxiliary task's own, with the encoder and the head that were trained for it."""
+    """Return a network for an auxiliary task, with the encoder and the head from a file of trained weights."""
     stock = settings.pretrain.model_copy(update={"task_head": "stock"})
     network = _network(task.auxiliary[name], packed, settings.model_copy(update={"pretrain": stock}))
-    take_auxiliary_head(network, name, weights)
+    load_auxiliary_head(network, name, weights)
     return network
 
 
@@ -84,18 +84,19 @@ def _network(task: Task, packed: Path, settings: Settings, least_vocabulary: int
 
 
 def check_checkpoint(task: Task, settings: Settings) -> None:
-    """Meet, before any work, what would stop the training from a given checkpoint; what is on the hub is fetched."""
+    """Raise `InputError` if training from `model.path` would fail; downloads a model of the Hugging Face hub."""
     assert settings.model.path is not None
     checkpoint = open_checkpoint(settings.model.path)
-    tokenizer = given_tokenizer(settings)
+    tokenizer = existing_tokenizer(settings)
     assert tokenizer is not None
     check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings))
     _check_texts(checkpoint, task, settings)
-    pooling_of(settings.model, checkpoint.architecture, (0,))  # whatever number its marks will have
+    pooling_of(settings.model, checkpoint.architecture, (0,))  # any id of an entity marker
     check_complete(weight_files(settings.model.path))
 
 
 def _check_texts(checkpoint: Checkpoint, task: Task, settings: Settings) -> None:
+    """Raise `InputError` if the checkpoint cannot read the lengths of the settings, or the pairs of a task."""
     lengths = {
         "pretrain.max_length": settings.pretrain.max_length,
         "pretrain.task_max_length": settings.pretrain.task_max_length or 0,
@@ -110,8 +111,8 @@ def _check_texts(checkpoint: Checkpoint, task: Task, settings: Settings) -> None
             hint=f"{', '.join(too_long)} may be {longest} at most",
         )
     tasks = (task, *task.auxiliary.values())
-    is_pair = any(example.text_pair is not None for one in tasks for example in one.train)
-    if is_pair and not checkpoint.architecture.separates_pairs(checkpoint.config):
+    has_pairs = any(example.text_pair is not None for each in tasks for example in each.train)
+    if has_pairs and not checkpoint.architecture.separates_pairs(checkpoint.config):
         raise InputError(
             "this checkpoint cannot tell the texts of a pair apart", path=checkpoint.path, key="model.path"
         )
@@ -134,9 +135,9 @@ _OTHER_NAMES = {
 
 @torch.no_grad()
 def keep_aligned_head(network: Network, settings: Settings) -> None:
-    """Copy the head of the first aligned objective that is shaped like the task's; classes go by their names.
+    """Copy the head of the first aligned objective with the task's classes, which are matched by name.
 
-    Classes with types, such as B-gene, all begin as the one without.
+    All classes with a type, such as B-gene, start from the class without it.
     """
     head, rows = reused_objective(network.task_type, tuple(network.config.id2label.values()), settings)
     _copy(network.heads[head], network.heads[TASK], rows)
@@ -144,64 +145,61 @@ def keep_aligned_head(network: Network, settings: Settings) -> None:
 
 @torch.no_grad()
 def reuse_auxiliary_head(network: Network, name: str, task: Task, settings: Settings) -> None:
-    """The same for a auxiliary task; where no objective is shaped like it, its head stays as it is."""
-    found = fitting_objective(task.task_type, task.labels, settings)
-    if found is not None:
-        _copy(network.heads[found[0]], network.heads[auxiliary_head(name)], found[1])
+    """Copy the head of a fitting aligned objective for an auxiliary task; change nothing if there is none."""
+    match = fitting_objective(task.task_type, task.labels, settings)
+    if match is not None:
+        head, rows = match
+        _copy(network.heads[head], network.heads[auxiliary_head(name)], rows)
 
 
 def reused_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]]:
-    """Return the head that a task of this type can start from, and its class for each label; raises `InputError`."""
+    """Return the head that a task can start from and its class for each label; raise `InputError` without one."""
     if not task_type.one_label:
         reason = f"a task of type {task_type.name!r} has no classes to start from"
         raise InputError(reason, key=_KEY, hint="use new or pretrained")
-    found = fitting_objective(task_type, labels, settings)
-    if found is None:
+    match = fitting_objective(task_type, labels, settings)
+    if match is None:
         raise InputError(
             f"no aligned objective answers with the task's classes ({', '.join(labels[:6])})",
             key=_KEY,
             hint="use new or pretrained, or see docs/how-to/align.md for the names that are understood",
         )
-    return found
+    return match
 
 
 def fitting_objective(task_type: Any, labels: Sequence[str], settings: Settings) -> tuple[str, list[int]] | None:
-    """Return the same, or None."""
+    """Return the head that a task can start from and its class for each label, or None."""
     if not task_type.one_label:
         return None
     parts = [(name, section.part) for name, section in settings.used_objectives.items()]
     for name, part in sorted(parts, key=lambda item: item[1].head_is_reused_last):
-        head = part.reusable_head(name, settings)
-        if head is None or head[2] != task_type.per_token:
+        reusable = part.reusable_head(name, settings)
+        if reusable is None:
             continue
-        rows = [row for label in labels if (row := aligned_class(label, head[1])) is not None]
-        if len(rows) == len(labels):
-            return head[0], rows
+        head, classes, per_token = reusable
+        rows = [row for label in labels if (row := aligned_class(label, classes)) is not None]
+        if per_token == task_type.per_token and len(rows) == len(labels):
+            return head, rows
     return None
 
 
 def aligned_class(label: str, classes: tuple[str, ...]) -> int | None:
-    """The class of an aligned objective that a label of the task stands for.
+    """Return the index of the aligned objective's class that a label of the task names, or None.
 
     >>> aligned_class("B-gene", ("O", "B", "I")), aligned_class("S&E", ("none", "start", "end", "both"))
     (1, 3)
     """
-    plain = label.strip().lower()
-    for number, name in enumerate(classes):
-        own = name.lower()
-        if plain == own or plain in _OTHER_NAMES.get(own, ()) or (len(own) == 1 and plain.startswith(f"{own}-")):
-            return number
+    label = label.strip().lower()
+    for index, name in enumerate(map(str.lower, classes)):
+        if label in (name, *_OTHER_NAMES.get(name, ())) or (len(name) == 1 and label.startswith(f"{name}-")):
+            return index
     return None
 
 
 def _copy(source: nn.Module, target: nn.Module, rows: list[int]) -> None:
-    """All weights as they are, but of the last layer the rows of the classes."""
+    """Copy all weights of a head; the last layer has a row per class, of which `rows` are copied."""
     weights = dict(source.named_parameters())
     for name, weight in target.named_parameters():
         value = weights[name]
-        weight.copy_(value if value.shape == weight.shape and not _is_last(name) else value[rows])
-
-
-def _is_last(name: str) -> bool:
-    """Whether a weight is of the layer with one row per class, as the stock heads call it."""
-    return name.split(".")[-2] in ("classifier", "out_proj")
+        is_last = name.split(".")[-2] in ("classifier", "out_proj")  # the names in the stock heads
+        weight.copy_(value if value.shape == weight.shape and not is_last else value[rows])

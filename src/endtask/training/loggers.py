@@ -1,6 +1,6 @@
-"""Training curves sent to TensorBoard, W&B, trackio or MLflow by Accelerate's trackers; to none by default.
+"""Training curves for TensorBoard, W&B, trackio or MLflow, by Accelerate's trackers; none by default.
 
-Whatever goes wrong in a tracker, training goes on: the curves are always in metrics.jsonl.
+An error in a tracker never stops training: metrics.jsonl always has the curves.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class Trackers:
         self._runs: dict[str, _TrackedRun] = {}
 
     def open(self, name: str, folder: Path, run_name: str, settings: Mapping[str, Any]) -> None:
-        """Open one more."""
+        """Open a tracker."""
         with self._isolated(name):
             self._runs[name] = _TrackedRun(name, folder, run_name, settings)
 
     def log(self, row: Mapping[str, float]) -> None:
-        """Send a row of the curves; its `step` is the step of its other values."""
+        """Send a row of the curves, whose values belong to its `step`."""
         values = {name: float(value) for name, value in row.items() if name != "step"}
         for name, run in list(self._runs.items()):
             with self._isolated(name):
                 run.log(int(row["step"]), values)
 
     def close(self, finished: bool = True) -> None:
-        """Close all; a second call does nothing."""
+        """Close all trackers; a second call does nothing."""
         for name in list(self._runs):
             run = self._runs.pop(name)
             with self._isolated(name):
@@ -70,20 +70,20 @@ class Trackers:
 
     @contextmanager
     def _isolated(self, name: str) -> Iterator[None]:
-        """Keep a tracker's errors away from training, and its printed lines away from a command's output."""
+        """Drop a tracker that raises an error, and redirect its output to standard error."""
         try:
             with redirect_stdout(sys.stderr):
                 yield
-        except Exception as error:  # other people's code, network and servers: anything may be raised
+        except Exception as error:  # a tracker's code, network and server may raise anything
             self._runs.pop(name, None)
             say(f"{name} gets no more of this phase's curves, training goes on: {_first_line(error)}")
 
 
 def open_trackers(names: Sequence[str], folder: Path, run_name: str, settings: Mapping[str, Any]) -> Trackers:
-    """Open these trackers for the phase that works in `folder`; `settings` are shown with the curves.
+    """Open trackers for the phase in `folder`; they show `settings` with the curves.
 
-    Trackers keep their files in `folder`/trackers. A phase that resumes, or goes back to a checkpoint, continues the
-    same run of each tool and sends no step of a curve twice.
+    Trackers store their files in `folder`/trackers. A phase that resumes or rolls back continues the same run of each
+    tracker and sends no step of a curve twice.
     """
     find_libraries(names)
     trackers = Trackers()
@@ -95,24 +95,24 @@ def open_trackers(names: Sequence[str], folder: Path, run_name: str, settings: M
 
 
 def find_libraries(names: Iterable[str]) -> None:
-    """Raise an InputError with the install line for a tracker whose libraries cannot be imported."""
+    """Raise `InputError` with the install command for a tracker whose libraries cannot be imported."""
     for name in names:
         if name not in LIBRARIES:
             raise InputError(f"no tracker is called {name!r}", key="report_to", hint=did_you_mean(name, LIBRARIES))
         for library, package in ((LIBRARIES[name], name), ("accelerate.tracking", "accelerate")):
             try:
                 import_module(library)
-            except Exception as error:  # a library that does not fit its neighbors raises more than ImportError
+            except Exception as error:  # incompatible versions of libraries raise other errors than ImportError
                 message = f"{name} needs the package `{package}`, which cannot be imported: {_first_line(error)}"
                 install = "'endtask[trackers]'" if package == "accelerate" else package
                 raise InputError(message, key="report_to", hint=f"pip install {install}") from None
 
 
 class _TrackedRun:
-    """One of Accelerate's trackers, with a small JSON file that lets a resumed phase continue the same run.
+    """One of Accelerate's trackers, with a JSON file by which a resumed phase continues the same run.
 
-    The file holds the run's id and the last step sent of each curve. It is written before a row is sent: a kill
-    between the two loses a point rather than showing it twice.
+    The file has the id of the run and the last step sent of each curve. It is written before a row is sent: a kill
+    between the two loses a point instead of sending it twice.
     """
 
     def __init__(self, name: str, folder: Path, run_name: str, settings: Mapping[str, Any]) -> None:
@@ -145,7 +145,7 @@ class _TrackedRun:
             self._tracker.log(unsent, step=step)
 
     def close(self, finished: bool) -> None:
-        """Send what is waiting, and mark the run as finished or failed where the tool knows the difference."""
+        """Send buffered rows, and mark the run as finished or failed if the tracker has such a mark."""
         if finished or self._tracker.name not in ("wandb", "mlflow"):
             self._tracker.finish()
         elif self._tracker.name == "wandb":
@@ -159,7 +159,7 @@ class _TrackedRun:
 
 
 def _options(name: str, folder: Path, run_name: str, run_id: str | None) -> dict[str, Any]:
-    """What Accelerate's tracker of this name is made with; the user's environment and login are respected."""
+    """Return the arguments of Accelerate's tracker; environment variables of the user take precedence."""
     options: dict[str, dict[str, Any]] = {
         "tensorboard": {"run_name": "tensorboard", "logging_dir": folder},
         "wandb": {
@@ -168,7 +168,7 @@ def _options(name: str, folder: Path, run_name: str, run_id: str | None) -> dict
             "resume": "allow",
             "name": run_name,
             "dir": os.environ.get("WANDB_DIR", str(folder)),
-            # W&B would send code, git state and printed lines as well.
+            # W&B would also send code, git state and printed lines.
             "settings": {"console": "off", "disable_code": True, "disable_git": True},
         },
         # trackio finds a run by its name, which must be unique.
@@ -179,7 +179,7 @@ def _options(name: str, folder: Path, run_name: str, run_id: str | None) -> dict
 
 
 def _parameters(settings: Mapping[str, Any]) -> dict[str, bool | str | float]:
-    """Settings by dotted key; what is no number, boolean or string is written as a string.
+    """Return settings by dotted key, with values other than numbers, booleans and strings as strings.
 
     >>> _parameters({"seed": 0, "pretrain": {"rates": [1, 2], "name": None}})
     {'seed': 0, 'pretrain.rates': '[1, 2]', 'pretrain.name': 'None'}

@@ -1,4 +1,4 @@
-"""The one training loop: every phase of every method is this loop with other objectives, weights and settings."""
+"""The training loop of every phase; phases differ in objectives, weighting and settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from endtask.weighting.gradients import ModuleGradients, SharedHeads
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What one step did; losses and norm stay on the device until someone reads them."""
+    """Losses, norm and costs of a step; the tensors stay on the device."""
 
     step: int  # steps done so far, this one included
     learning_rate: float
@@ -26,12 +26,12 @@ class StepRecord:
     grad_norm: Tensor
     tokens: int  # without padding
     padded_tokens: int
-    flops: float  # matrix products, padding left out
-    by_objective: dict[str, tuple[int, float]] = field(default_factory=dict)  # tokens and FLOPs of who had a turn
+    flops: float  # matrix products, without padding
+    by_objective: dict[str, tuple[int, float]] = field(default_factory=dict)  # tokens and FLOPs
 
 
 def build_optimizer(phase: Phase) -> Optimizer:
-    """The optimizer of a phase."""
+    """Return the optimizer of a phase."""
     return Optimizer(
         phase.network,
         phase.settings,
@@ -44,23 +44,23 @@ def build_optimizer(phase: Phase) -> Optimizer:
 
 def _clipping(phase: Phase) -> Clipping:
     if phase.weighting.sees_gradients(0):
-        return "each head apart"  # heads learn by unweighted losses, whose long gradients would shorten the encoder's
-    return "heads apart" if phase.clip_heads_apart else "together"
+        return "each_head"  # heads learn from unweighted losses, whose large gradients would shrink the encoder's
+    return "task_heads" if phase.clip_heads_apart else "global"
 
 
 def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = None) -> Iterator[StepRecord]:
-    """Train from step `start` to the last or to `end`, yielding after every step; printing and saving are the caller's.
+    """Train from step `start` to `end` or the last step, and yield a record of each; the caller logs and saves.
 
-    Batches and dropout depend on (seed, step) alone, so weights, optimizer and weighting state are all a resumed run
-    needs. Nothing in here waits for the device. Where a phase has a refresh hook, its caller runs it between two calls.
+    Batches and dropout depend on (seed, step) alone, so a resumed run needs weights, optimizer and weighting state
+    only. The loop never waits for the device. A caller applies the phase's refresh hook between two calls.
     """
     phase.network.train()
     gradients, heads = ModuleGradients(phase.network.encoder), SharedHeads(phase.network.heads, phase.objectives)
     backward = Backward(phase.network, phase.context)
-    with prefetched_batches(phase, start, end) as batches:
-        for step, prepared in enumerate(batches, start):
+    with prefetched_batches(phase, start, end) as steps:
+        for step, batches in enumerate(steps, start):
             _seed_dropout(derive(phase.seed, "dropout", step), phase.context.device)
-            losses = _gradients(phase, step, prepared, gradients, heads, backward)
+            losses = _compute_gradients(phase, step, batches, gradients, heads, backward)
             factor = phase.rate_factor(step)
             outcome = optimizer.step(factor)
             phase.weighting.after_step(step, outcome.skipped)
@@ -70,39 +70,39 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
                 factor * optimizer.rate_scale * phase.learning_rate,
                 losses,
                 outcome.grad_norm,
-                sum(one.tokens for one in prepared),
-                sum(one.padded_tokens for one in prepared),
-                sum(one.flops for one in prepared),
-                costs_by_objective(prepared),
+                sum(batch.tokens for batch in batches),
+                sum(batch.padded_tokens for batch in batches),
+                sum(batch.flops for batch in batches),
+                costs_by_objective(batches),
             )
 
 
 def _seed_dropout(seed: int, device: torch.device) -> None:
     if device.type == "cpu":
-        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` formats a stack trace for every other device
+        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` also formats a stack trace for other devices
     else:
         torch.manual_seed(seed)
 
 
-def _gradients(
+def _compute_gradients(
     phase: Phase,
     step: int,
-    prepared: list[PreparedBatch],
+    batches: list[PreparedBatch],
     gradients: ModuleGradients,
     heads: SharedHeads,
     backward: Backward,
 ) -> dict[str, Tensor]:
-    """Leave the step's gradient in the weights; returns the parts of the losses, means over the batches."""
+    """Set the gradients of a step; return the parts of the losses as means over its batches."""
     sees_gradients = phase.weighting.sees_gradients(step)
     parts: dict[str, list[Tensor]] = {}
     gradients.start()
     heads.start()
-    for one in prepared:
-        name = one.scheduled.objective
-        # Batches of a step share its weight. Heads learn from their own objectives alone, so that a learned weight
-        # has no part in their rate (TARTAN, Algorithm 1).
-        weight = (1.0 if sees_gradients else one.scheduled.weight) / phase.batches_in(step)
-        for part, value in backward(phase.objectives[name], one.batch, weight).items():
+    for batch in batches:
+        name = batch.scheduled.objective
+        # The batches of a step share its weight. Heads learn from unweighted losses of their own objectives, so a
+        # learned weight does not change their learning rate (TARTAN, Algorithm 1).
+        weight = (1.0 if sees_gradients else batch.scheduled.weight) / phase.batches_in(step)
+        for part, value in backward(phase.objectives[name], batch.batch, weight).items():
             parts.setdefault(f"{name}/{part}", []).append(value)
         if sees_gradients:
             gradients.collect(name)

@@ -19,21 +19,21 @@ from endtask.training.loop import StepRecord
 
 @dataclass(frozen=True)
 class _PendingRow:
-    """Values on their way from the device: for a row, and as they stood at its step."""
+    """A row whose values are on their way from the device; counts are those of its step."""
 
     step: int
     learning_rate: float
     names: list[str]
-    values: Tensor  # (names and counts,) float32, on the CPU
+    values: Tensor  # (names + counts,) float32, on the CPU
     counts: list[str]
     arrived: torch.cuda.Event | None
 
     @property
-    def is_here(self) -> bool:
+    def has_arrived(self) -> bool:
         return self.arrived is None or bool(self.arrived.query())  # type: ignore[no-untyped-call]
 
     def row(self) -> dict[str, float]:
-        """Means over the finite values, and the counts."""
+        """Return the means over finite values, and the counts."""
         if self.arrived is not None:
             self.arrived.synchronize()
         finite: dict[str, list[float]] = {}
@@ -46,7 +46,7 @@ class _PendingRow:
 
 
 class MetricsFile:
-    """Averages losses between logged steps and appends rows; a resumed phase drops what it will write again."""
+    """Averages losses between logged steps and appends rows; drops the rows after step `start` of a resumed phase."""
 
     def __init__(self, path: Path, *, start: int, every: int) -> None:
         self._path, self._every = path, every
@@ -58,45 +58,41 @@ class MetricsFile:
     def add(
         self, record: StepRecord, *, flush: bool, counts: Mapping[str, Tensor] | None = None
     ) -> list[dict[str, float]]:
-        """Remember a step, every N-th for a row with the `counts` of that moment; returns the rows that can be written.
+        """Add a step; every N-th completes a row with the `counts` of that moment. Return the rows that are ready.
 
-        On a GPU they come some steps late, as it gets there: waiting for it would leave it idle until it is told more.
-        With `flush` all come at once, a row of the last steps among them.
+        On a GPU rows are ready some steps later, since waiting for values would leave the GPU idle. With `flush` all
+        rows are returned, and the last steps make a row.
         """
         self._records.append(record)
         if flush or record.step % self._every == 0:
             self._pending.append(_request(self._records, counts or {}))
             self._records = []
         rows = []
-        while self._pending and (flush or self._pending[0].is_here):
+        while self._pending and (flush or self._pending[0].has_arrived):
             rows.append(self._pending.popleft().row())
         return rows
 
     def write(self, row: dict[str, float]) -> None:
-        """Append a row: the means since the last one, or a dev score."""
+        """Append a row to the file."""
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
 
 def _request(records: list[StepRecord], counts: Mapping[str, Tensor]) -> _PendingRow:
-    """Have the device send the values of some steps, all of them together."""
-    named = [(name, value) for record in records for name, value in _values(record).items()]
+    """Start to copy the values of some steps to the CPU, in one transfer."""
+    named = [item for record in records for item in (*record.losses.items(), ("grad_norm", record.grad_norm))]
     values = torch.stack([value.float() for value in (*(value for _, value in named), *counts.values())])
-    sent = values.to("cpu", non_blocking=values.is_cuda)  # elsewhere nothing tells when they have come
+    copied = values.to("cpu", non_blocking=values.is_cuda)  # only CUDA has an event for the arrival
     arrived = None
     if values.is_cuda:
         arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
         arrived.record()
     last = records[-1]
-    return _PendingRow(last.step, last.learning_rate, [name for name, _ in named], sent, list(counts), arrived)
-
-
-def _values(record: StepRecord) -> dict[str, Tensor]:
-    return {**record.losses, "grad_norm": record.grad_norm}
+    return _PendingRow(last.step, last.learning_rate, [name for name, _ in named], copied, list(counts), arrived)
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:
-    """The whole rows of a metrics file; a last line cut off by a kill is left out."""
+    """Return the complete rows of a metrics file, without a last line that a kill cut off."""
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")[:-1]

@@ -1,6 +1,6 @@
-"""The optimizer of a phase: AdamW, with clipping and skipped steps decided on the device.
+"""The optimizer of a phase: AdamW that clips gradients and skips non-finite steps on the device.
 
-A step asks the device nothing, so the next one can be queued while this one still runs.
+A step never waits for the device, so Python queues the next one while it runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from endtask.encoders.network import GENERATOR, MASKED_LM
 
 _HEADS = "heads."
 ADAM_BETA1, ADAM_EPSILON = 0.9, 1e-6
-"""The values of all four papers' code."""
+"""The values in the code of all four papers."""
 _WITH_ENCODER = (f"heads.{MASKED_LM}.", f"heads.{GENERATOR}.")
 
 
@@ -28,15 +28,15 @@ def base_rate(name: str, settings: PhaseSettings, learning_rate: float) -> float
     >>> [base_rate(name, settings, 0.01) for name in ("heads.task.bias", "encoder.final_norm.weight")]
     [0.1, 0.01]
     """
-    return settings.head_learning_rate or learning_rate if is_apart(name) else learning_rate
+    return settings.head_learning_rate or learning_rate if is_task_head(name) else learning_rate
 
 
-def is_apart(name: str) -> bool:
-    """Return whether a parameter belongs to a head that may have a learning rate, decay and clipping of its own.
+def is_task_head(name: str) -> bool:
+    """Return whether the settings of heads (learning rate, weight decay, clipping) apply to a parameter.
 
-    The head of masked LM goes with the encoder, as in TARTAN's code; so does the generator of `replaced`.
+    The head of masked LM has the settings of the encoder, as in TARTAN's code; so does the generator of `replaced`.
 
-    >>> [is_apart(f"heads.{name}.bias") for name in ("task", "masked_lm", "generator.encoder")]
+    >>> [is_task_head(f"heads.{name}.bias") for name in ("task", "masked_lm", "generator.encoder")]
     [True, False, False]
     """
     return name.startswith(_HEADS) and not name.startswith(_WITH_ENCODER)
@@ -44,27 +44,27 @@ def is_apart(name: str) -> bool:
 
 _NAMES_SHOWN = 5
 
-Clipping = Literal["together", "heads apart", "each head apart"]
-"""By which norms gradients are clipped: that of all, those of encoder and task heads, or of encoder and each head."""
+Clipping = Literal["global", "task_heads", "each_head"]
+"""Gradients are clipped by one norm, by the norms of encoder and task heads, or by those of encoder and each head."""
 
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What a step did; both lie on the device until someone reads them."""
+    """Gradient norm of a step and whether it was skipped; both stay on the device."""
 
     grad_norm: Tensor  # float32, before clipping
     skipped: Tensor  # bool: the norm was not finite
 
 
 class _AdamW(torch.optim.AdamW):
-    """AdamW with the two attributes by which torch.amp.GradScaler talks to a fused optimizer, declared."""
+    """AdamW that declares the two attributes which torch.amp.GradScaler sets on a fused optimizer."""
 
-    grad_scale: Tensor | None = None  # gradients are divided by this
-    found_inf: Tensor | None = None  # 1.0: leave weights, moments and step counts alone
+    grad_scale: Tensor | None = None  # divides the gradients
+    found_inf: Tensor | None = None  # 1.0: the step changes no weights, moments or step counts
 
 
 class Optimizer:
-    """All trained parameters of a module, stepped together.
+    """AdamW over all trainable parameters of a module.
 
     >>> layer = nn.Linear(2, 1)
     >>> optimizer = Optimizer(layer, PhaseSettings(), torch.device("cpu"), learning_rate=0.1)
@@ -82,14 +82,14 @@ class Optimizer:
         learning_rate: float,
         fused: bool | None = None,
         head_weight_decay: float | None = None,
-        clip: Clipping = "together",
+        clip: Clipping = "global",
     ) -> None:
         parameters = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
         _check_float32(parameters)
         self._parameters = parameters
         self._max_grad_norm = settings.max_grad_norm
-        self._clipped_apart = _sides(parameters, clip)
-        # MPS has a fused AdamW too, but nothing here could check that it honours `found_inf`.
+        self._clip_groups = _clip_groups(parameters, clip)
+        # MPS has a fused AdamW too; we could not test whether it honours `found_inf`.
         self._fused = device.type in ("cpu", "cuda") if fused is None else fused
         self._adamw = _build_adamw(parameters, settings, learning_rate, head_weight_decay, self._fused)
         self.rate_scale = 1.0
@@ -97,20 +97,20 @@ class Optimizer:
         self.skipped_in_a_row = torch.zeros((), dtype=torch.int64, device=device)
 
     def scale_rate(self, factor: float) -> None:
-        """Change all peak rates for good; part of the state."""
+        """Multiply all later learning rates by a factor, which is part of the state."""
         self.rate_scale *= factor
 
     @torch.no_grad()
     def step(self, factor: float) -> StepOutcome:
-        """Update at `factor` times the peak rates and drop the gradients; a norm that is not finite changes nothing."""
+        """Update at `factor` times the peak learning rates and drop the gradients; skip if their norm is not finite."""
         gradients = [weight.grad for weight in self._parameters.values() if weight.grad is not None]
         if not gradients:
             raise ValueError("no parameter has a gradient; call backward() before step()")
         norm = torch.nn.utils.get_total_norm(gradients)
         skipped = ~norm.isfinite()
         divisor = None
-        if self._max_grad_norm is not None and self._clipped_apart:
-            self._clip_apart(self._max_grad_norm)
+        if self._max_grad_norm is not None and self._clip_groups:
+            self._clip_by_group(self._max_grad_norm)
         elif self._max_grad_norm is not None:
             divisor = (norm / self._max_grad_norm).clamp(min=1.0)
         self._step_adamw(factor * self.rate_scale, divisor, skipped)
@@ -126,27 +126,24 @@ class Optimizer:
         if self._fused:
             self._adamw.grad_scale, self._adamw.found_inf = divisor, skipped.float()
             self._adamw.step()
-        # Only fused AdamW reads its orders on the device; elsewhere the host must wait and decide.
+        # Only fused AdamW reads `grad_scale` and `found_inf` on the device; otherwise the host waits and decides.
         elif not bool(skipped):
             if divisor is not None:
-                self._divide_gradients(divisor)
+                for weight in self._parameters.values():
+                    if weight.grad is not None:
+                        weight.grad.div_(divisor)
             self._adamw.step()
 
-    def _clip_apart(self, longest: float) -> None:
-        """Divide the gradients of encoder and heads, each by what their own norm is too long."""
-        for weights in self._clipped_apart:
+    def _clip_by_group(self, max_norm: float) -> None:
+        """Clip the gradients of each group by their own norm."""
+        for weights in self._clip_groups:
             gradients = [weight.grad for weight in weights if weight.grad is not None]
             if gradients:
                 norm = torch.nn.utils.get_total_norm(gradients)
-                torch._foreach_div_(gradients, (norm / longest).clamp(min=1.0))
-
-    def _divide_gradients(self, divisor: Tensor) -> None:
-        for weight in self._parameters.values():
-            if weight.grad is not None:
-                weight.grad.div_(divisor)
+                torch._foreach_div_(gradients, (norm / max_norm).clamp(min=1.0))
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """All that exact resume needs, by name; the moments and counters in use, not copies."""
+        """Return the moments and counters by name, without copying; an exact resume needs all of them."""
         adamw = {
             f"{name}/{key}": value
             for name, weight in self._parameters.items()
@@ -161,19 +158,19 @@ class Optimizer:
 
     @torch.no_grad()
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over a state from any device; ValueError, and nothing changed, if it does not fit."""
-        own = self.state_tensors()
-        unlike = [name for name in own.keys() & tensors.keys() if _kind(own[name]) != _kind(tensors[name])]
+        """Copy a state from any device; raise ValueError and change nothing if names, shapes or types differ."""
+        state = self.state_tensors()
+        shared = state.keys() & tensors.keys()
         problems = {
-            "lacks": own.keys() - tensors.keys(),
-            "does not know": tensors.keys() - own.keys(),
-            "has another shape or type of": unlike,
+            "lacks": state.keys() - tensors.keys(),
+            "does not know": tensors.keys() - state.keys(),
+            "has another shape or type of": [name for name in shared if _kind(state[name]) != _kind(tensors[name])],
         }
-        if found := [f"{problem} {_listed(names)}" for problem, names in problems.items() if names]:
-            raise ValueError(f"the optimizer's state {', '.join(found)}")
-        for name, value in own.items():
+        if messages := [f"{problem} {_listed(names)}" for problem, names in problems.items() if names]:
+            raise ValueError(f"the optimizer's state {', '.join(messages)}")
+        for name, value in state.items():
             value.copy_(tensors[name])
-        self.rate_scale = own["rate_scale"].item()
+        self.rate_scale = state["rate_scale"].item()
 
 
 def _build_adamw(
@@ -183,19 +180,23 @@ def _build_adamw(
     head_weight_decay: float | None,
     fused: bool,
 ) -> _AdamW:
-    """AdamW with weight decay on matrices only, as BERT's, and with its state made now rather than at the first step.
+    """Return AdamW with weight decay on matrices only, as BERT's, and with its state already created.
 
-    State that is always there has the same names before the first step, for parameters whose objective has not had its
-    turn yet, and after a first step that was skipped.
+    AdamW creates the state of a parameter at its first update. State that always exists has the same names before the
+    first step, for parameters whose objective was not scheduled yet, and after a skipped first step.
     """
-    alike: dict[tuple[float, float], list[nn.Parameter]] = {}
-    of_heads = settings.weight_decay if head_weight_decay is None else head_weight_decay
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    head_decay = settings.weight_decay if head_weight_decay is None else head_weight_decay
     for name, weight in parameters.items():
-        decay = of_heads if is_apart(name) else settings.weight_decay
+        decay = head_decay if is_task_head(name) else settings.weight_decay
         peak = base_rate(name, settings, learning_rate)
-        alike.setdefault((peak, decay if weight.ndim >= 2 else 0.0), []).append(weight)
-    groups = [{"params": weights, "weight_decay": decay, "peak_rate": peak} for (peak, decay), weights in alike.items()]
-    adamw = _AdamW(groups, betas=(ADAM_BETA1, settings.adam_beta2), eps=ADAM_EPSILON, fused=fused or None)
+        groups.setdefault((peak, decay if weight.ndim >= 2 else 0.0), []).append(weight)
+    adamw = _AdamW(
+        [{"params": weights, "weight_decay": decay, "peak_rate": peak} for (peak, decay), weights in groups.items()],
+        betas=(ADAM_BETA1, settings.adam_beta2),
+        eps=ADAM_EPSILON,
+        fused=fused or None,
+    )
     for weight in parameters.values():
         adamw.state[weight] = {
             "step": torch.zeros((), device=weight.device if fused else "cpu"),
@@ -205,24 +206,24 @@ def _build_adamw(
     return adamw
 
 
-def _sides(parameters: Mapping[str, nn.Parameter], clip: Clipping) -> tuple[list[nn.Parameter], ...]:
-    """The encoder's parameters, and those of the heads, as they are clipped; nothing where all are clipped together."""
-    if clip == "together":
+def _clip_groups(parameters: Mapping[str, nn.Parameter], clip: Clipping) -> tuple[list[nn.Parameter], ...]:
+    """Return the groups of parameters that are clipped by their own norm; none with global clipping."""
+    if clip == "global":
         return ()
-    sides: dict[str, list[nn.Parameter]] = {}
+    groups: dict[str, list[nn.Parameter]] = {}
     for name, weight in parameters.items():
-        if clip == "each head apart":
-            side = name.split(".")[1] if name.startswith(_HEADS) else ""
+        if clip == "each_head":
+            group = name.split(".")[1] if name.startswith(_HEADS) else ""
         else:
-            side = "heads" if is_apart(name) else ""
-        sides.setdefault(side, []).append(weight)
-    return tuple(sides.values())
+            group = "heads" if is_task_head(name) else ""
+        groups.setdefault(group, []).append(weight)
+    return tuple(groups.values())
 
 
 def _check_float32(parameters: Mapping[str, nn.Parameter]) -> None:
-    """In fewer bits small updates round to nothing; the products may run in bfloat16, the weights may not."""
-    if other := [name for name, weight in parameters.items() if weight.dtype != torch.float32]:
-        raise ValueError(f"weights to be trained must be float32: {_listed(other)}")
+    """Raise ValueError for weights in fewer bits, which would round small updates to zero."""
+    if names := [name for name, weight in parameters.items() if weight.dtype != torch.float32]:
+        raise ValueError(f"weights to be trained must be float32: {_listed(names)}")
 
 
 def _kind(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:

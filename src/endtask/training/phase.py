@@ -1,7 +1,7 @@
-"""A phase of training: what is trained, on what, how fast and for how long.
+"""A phase of training: network, objectives, weighting, number of steps and learning rate schedule.
 
-Steps are counted from 0. The learning rate and the batches of a step are pure functions of the step, so a resumed phase
-needs nothing saved.
+Steps are counted from 0. The learning rate and the batches of a step are pure functions of the step, so a checkpoint
+needs neither.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from endtask.weighting.base import Rule
 
 ScheduleKind = Literal["linear", "cosine", "constant", "warmup_stable_decay"]
 DECAY_FRACTION = 0.2
-"""Share of the steps in which the rate of `warmup_stable_decay` falls."""
+"""Share of the steps in which the learning rate of `warmup_stable_decay` falls."""
 
 
 def schedule_factor(
-    step: int, *, steps: int, warmup_steps: int, kind: ScheduleKind, decay_fraction: float = DECAY_FRACTION
+    step: float, *, steps: int, warmup_steps: int, kind: ScheduleKind, decay_fraction: float = DECAY_FRACTION
 ) -> float:
-    """The rate of a step as a share of the peak rate: linear warm-up, then decay to zero just after the last step.
+    """Return the learning rate of a step as a share of the peak: linear warm-up, then decay to 0 after the last step.
 
-    No step has a rate of zero. Hugging Face's schedules give the first warm-up step none, so during the warm-up ours
-    are one step ahead of them; after it they are the same. `decay_fraction` is the part of all steps in which the rate
-    of `warmup_stable_decay` falls, or less where the warm-up leaves less.
+    No step has a rate of zero. Hugging Face's schedules start the warm-up at zero, so during the warm-up ours are one
+    step ahead; after it they are the same. `decay_fraction` is the share of all steps in which the rate of
+    `warmup_stable_decay` falls; a long warm-up shortens it.
 
     >>> [schedule_factor(step, steps=6, warmup_steps=2, kind="linear") for step in range(6)]
     [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
@@ -52,63 +52,58 @@ def schedule_factor(
 
 
 def warmup_steps_of(settings: PhaseSettings, steps: int) -> int:
-    """Return the number of warm-up steps: as given, at most all, or a share of the steps.
+    """Return the number of warm-up steps: the setting, at most all, or a share of the steps.
 
     >>> warmup_steps_of(PhaseSettings(warmup_steps=0.1), 50), warmup_steps_of(PhaseSettings(warmup_steps=80), 50)
     (5, 50)
     """
-    given = settings.warmup_steps
-    return min(int(given), steps) if given >= 1 else int(steps * given)
+    warmup = settings.warmup_steps
+    return min(int(warmup), steps) if warmup >= 1 else int(steps * warmup)
 
 
 def batches_in_step(step: int, *, steps: int, accumulation: int, ramp_fraction: float) -> int:
-    """How many batches a step takes: from 1 in the first step to all `accumulation` when the ramp is over.
+    """Return how many batches a step accumulates: 1 in the first step, `accumulation` after the ramp.
 
     >>> [batches_in_step(step, steps=8, accumulation=3, ramp_fraction=0.5) for step in range(8)]
     [1, 1, 2, 2, 3, 3, 3, 3]
     """
-    return 1 + sum(start <= step for start in _ramp_starts(steps, accumulation, ramp_fraction))
-
-
-def _ramp_starts(steps: int, accumulation: int, ramp_fraction: float) -> list[int]:
-    """For each batch beyond the first, the first step that takes it."""
-    ramp, more = int(steps * ramp_fraction), accumulation - 1
-    return [-(-ramp * number // more) for number in range(1, more + 1)]  # rounded up, in whole numbers
+    ramp_steps, added = int(steps * ramp_fraction), accumulation - 1
+    first_steps = [-(-ramp_steps * number // added) for number in range(1, added + 1)]  # ceil in whole numbers
+    return 1 + sum(first <= step for first in first_steps)
 
 
 class RefreshHook(Protocol):
-    """What changes the batches of a phase every `steps` steps, such as a new choice of texts.
+    """Changes the batches of a phase every `steps` steps, such as by a new choice of texts.
 
-    Batches are a pure function of the step and of its state, which travels in the checkpoint. None is made ready
-    across such a step.
+    Batches are a pure function of the step and of the hook's state, which the checkpoint contains. Prefetching stops at
+    each change and starts again after it.
     """
 
     @property
     def steps(self) -> int:
-        """How many steps from one change to the next."""
+        """Number of steps between changes."""
         ...
 
-    def apply(self, step: int, memory: dict[str, Any]) -> dict[str, float]:
-        """Change the batches after so many steps; may add to the counts in `memory`, returns values for the curves."""
+    def apply(self, step: int, state: dict[str, Any]) -> dict[str, float]:
+        """Change the batches after `step` steps; return values for the curves. May add to the counts in `state`."""
         ...
 
     def state(self) -> dict[str, Tensor]:
-        """What a resumed run must know."""
+        """Return the tensors that a checkpoint stores."""
         ...
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state` gave."""
+        """Restore the tensors that `state` returned."""
         ...
 
 
 @dataclass(frozen=True)
 class Phase:
-    """What is trained, on what, how fast and for how long.
+    """A network, its objectives and their weighting, with the number of steps and the learning rate.
 
-    With `update_unused_heads`, a head whose objective has no turn has a gradient of zeros instead of none, so that the
-    optimizer's momentum and decay go on moving it.
-
-    The network is any module with a part `encoder` that all objectives share, and `heads` by name.
+    `network` is any module with an `encoder`, which all objectives share, and `heads` by name. With
+    `update_unused_heads`, a head without a batch in a step gets a gradient of zeros instead of None, so momentum and
+    weight decay still move it.
     """
 
     network: Any
@@ -125,17 +120,50 @@ class Phase:
     head_weight_decay: float | None = None
     clip_heads_apart: bool = False
     refresh: RefreshHook | None = None
+    planned: int | None = None
+    """The number of steps of the first plan, where the steps were planned again."""
+    replans: tuple[tuple[int, int], ...] = ()
+    """Each (step, number of steps from then on), in order."""
+
+    @property
+    def planned_steps(self) -> int:
+        """The number of steps of the first plan, in which schedules count."""
+        return self.steps if self.planned is None else self.planned
+
+    def position(self, step: int) -> float:
+        """Return the step of the first plan that a step corresponds to; the last steps of both plans correspond."""
+        if not self.replans:
+            return step
+        start, position, steps = 0, 0.0, self.planned_steps
+        for at, new_steps in (*self.replans, (self.steps + 1, self.steps)):
+            if step < at:
+                break
+            position += (at - start) * (self.planned_steps - position) / (steps - start)
+            start, steps = at, new_steps
+        return position + (step - start) * (self.planned_steps - position) / (steps - start)
+
+    def step_at(self, position: float) -> int:
+        """Return the first step at or after a position of the first plan."""
+        low, high = 0, self.steps
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.position(middle) >= position else (middle + 1, high)
+        return low
 
     def batches_in(self, step: int) -> int:
-        """How many batches of each objective make up a step."""
-        return batches_in_step(step, steps=self.steps, accumulation=self.accumulation, ramp_fraction=self.ramp_fraction)
+        """Return how many batches each scheduled objective accumulates in a step."""
+        return batches_in_step(
+            int(self.position(step)),
+            steps=self.planned_steps,
+            accumulation=self.accumulation,
+            ramp_fraction=self.ramp_fraction,
+        )
 
     def rate_factor(self, step: int) -> float:
-        """The schedule's share of the peak rate."""
-        settings = self.settings
+        """Return the learning rate of a step as a share of the peak."""
         return schedule_factor(
-            step,
-            steps=self.steps,
-            warmup_steps=warmup_steps_of(settings, self.steps),
-            kind=settings.lr_scheduler_type,
+            self.position(step),
+            steps=self.planned_steps,
+            warmup_steps=warmup_steps_of(self.settings, self.planned_steps),
+            kind=self.settings.lr_scheduler_type,
         )

@@ -1,4 +1,4 @@
-"""Run a phase in a folder: resume, curves, progress bar, checkpoints and work between steps."""
+"""Run a phase in a folder: resume, checkpoints, curves, progress bar and callback."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from endtask.training.loggers import Trackers, open_trackers
 from endtask.training.loop import StepRecord, build_optimizer, train
 from endtask.training.metrics_file import MetricsFile
 from endtask.training.optimizer import Optimizer
+from endtask.training.pacing import Pacer
 from endtask.training.phase import Phase
 
 TrainState = dict[str, Any]
-_RATE_AFTER_TROUBLE = 0.5
-_MOST_RETURNS = 3
+_RATE_FACTOR, _MAX_ROLLBACKS = 0.5, 3
 _LOGGED_ROWS = 200
 _IN_A_ROW, _SKIPPED = "skipped_in_a_row", "skipped_steps"
-_SECONDS_BETWEEN = 30.0
-"""A GPU may be done with an epoch sooner than a disk with its checkpoint."""
+_SECONDS_BETWEEN_CHECKPOINTS = 30.0
+"""On a GPU, after dev scores: an epoch can be shorter than writing a checkpoint."""
 
 MAX_SKIPPED_STEPS = 10
-"""Steps in a row with a loss that is not finite, before training goes back to its last checkpoint."""
+"""Steps in a row without a finite gradient, after which training goes back to the last checkpoint."""
 
 
 @dataclass(frozen=True)
 class Callback:
-    """Work done every `steps` steps and after the last, such as scoring the dev split.
+    """Hooks that a phase calls between steps, such as scoring the dev split.
 
-    It may change `memory`, which travels in the checkpoint, and returns values for the curves. Once it has set
-    `memory["stop"]` the phase ends there.
+    `on_step_end` runs every `every_n_steps` steps and after the last. It may change the state, which checkpoints
+    contain, and returns values for the curves; `state["stop"] = True` ends the phase. `on_save` runs before each
+    checkpoint and at the end, to write files that match the state.
     """
 
-    steps: int
-    action: Callable[[int, TrainState], dict[str, float]]
+    every_n_steps: int
+    on_step_end: Callable[[int, TrainState], dict[str, float]]
     at_start: bool = False
-    """Whether also before the first step."""
-    keep: Callable[[TrainState], None] = lambda memory: None
-    """Write what the work has found so far, by the memory that the next checkpoint will have, or the end."""
+    """Call `on_step_end` before the first step too."""
+    on_save: Callable[[TrainState], None] = lambda state: None
 
 
 def run_phase(
@@ -60,23 +60,33 @@ def run_phase(
     on_checkpoint: Callable[[], None] = lambda: None,
     max_skipped_steps: int = MAX_SKIPPED_STEPS,
     trackers: Trackers | None = None,
+    pacer: Pacer | None = None,
 ) -> TrainState:
-    """Train to the end, from the last checkpoint if there is one; returns the memory with its counts.
+    """Train to the end, from the last checkpoint if there is one, and return the state with its counts.
 
-    The network is left with its weights after the last step.
+    Afterwards the network has the weights of the last step.
     """
     folder.mkdir(parents=True, exist_ok=True)
     optimizer = build_optimizer(phase)
-    runner = _PhaseRun(phase, optimizer, folder, callback, on_checkpoint, max_skipped_steps, trackers)
     checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, phase.refresh)
+    trainer = _Trainer(
+        phase, optimizer, checkpoints, folder, label, callback, on_checkpoint, max_skipped_steps, trackers, pacer
+    )
     with explained_memory_trouble(), closing(checkpoints):
-        return runner.go(checkpoints, label)
+        return trainer.fit()
 
 
 def run_stage_phase(
-    phase: Phase, folder: Path, stage: StageFolder, settings: Settings, *, label: str, callback: Callback | None
+    phase: Phase,
+    folder: Path,
+    stage: StageFolder,
+    settings: Settings,
+    *,
+    label: str,
+    callback: Callback | None,
+    pacer: Pacer | None = None,
 ) -> TrainState:
-    """Run a phase of a stage, with the trackers of the settings."""
+    """Run a phase of a stage with the trackers of the settings, and return its state."""
     name = f"{Path(settings.output_dir).name} {label}"
     folder.mkdir(parents=True, exist_ok=True)
     with open_trackers(settings.report_to, folder, name, settings.model_dump(mode="json")) as trackers:
@@ -87,135 +97,148 @@ def run_stage_phase(
             callback=callback,
             on_checkpoint=stage.keep_time,
             trackers=trackers,
+            pacer=pacer,
         )
 
 
-class _TrainingBroke(Exception):
-    """The losses have not been finite for too many steps in a row."""
+class _LossDiverged(Exception):
+    """Too many steps in a row had no finite gradient."""
 
 
 @dataclass
-class _PhaseRun:
+class _Trainer:
     phase: Phase
     optimizer: Optimizer
+    checkpoints: Checkpoints
     folder: Path
+    label: str
     callback: Callback | None
     on_checkpoint: Callable[[], None]
     max_skipped_steps: int
     trackers: Trackers | None
-    saved: float = 0.0
-    """When the last checkpoint was."""
+    pacer: Pacer | None = None
+    saved_at: float = 0.0
+    """Time of the last checkpoint."""
 
-    def go(self, checkpoints: Checkpoints, label: str) -> TrainState:
-        """Train; when the losses break down go back to the last checkpoint with half the rate, a few times."""
+    def fit(self) -> TrainState:
+        """Train and return the state; a diverged loss goes back to the last checkpoint with half the learning rate."""
         while True:
-            start, memory = checkpoints.load() or (0, nothing_yet())
+            start, state = self.checkpoints.load() or (0, initial_state())
             if start == 0:
-                checkpoints.save(0, memory)  # what to go back to
-            self.saved = time.monotonic()
+                self.checkpoints.save(0, state)  # for a rollback before the first checkpoint
+            self.saved_at = time.monotonic()
             try:
-                memory = self._train(checkpoints, start, memory, label)
-            except _TrainingBroke:
-                self._go_back(checkpoints, label)
+                self._train(start, state)
+            except _LossDiverged:
+                self._roll_back()
                 continue
-            if skipped := memory.get(_SKIPPED):
-                say(f"{label}: {skipped} of {memory['steps']} steps had no finite loss and were skipped")
-            return memory
+            if skipped := state.get(_SKIPPED):
+                say(f"{self.label}: {skipped} of {state['steps']} steps had no finite loss and were skipped")
+            return state
 
-    def _go_back(self, checkpoints: Checkpoints, label: str) -> None:
-        """Halve the rate in the last checkpoint, so that a run killed from here on goes on with it too."""
-        stored = checkpoints.load()
+    def _roll_back(self) -> None:
+        """Halve the learning rate in the last checkpoint; a run that is killed now resumes with the halved rate."""
+        stored = self.checkpoints.load()
         assert stored is not None
-        start, memory = stored
-        memory["rate_halvings"] = memory.get("rate_halvings", 0) + 1
-        if memory["rate_halvings"] > _MOST_RETURNS:
+        start, state = stored
+        state["rate_halvings"] = state.get("rate_halvings", 0) + 1
+        if state["rate_halvings"] > _MAX_ROLLBACKS:
             raise TrainingError(
-                f"{label}: the loss was not finite {self.max_skipped_steps} steps in a row, and again "
-                f"{_MOST_RETURNS} times after going back with half the rate",
+                f"{self.label}: the loss was not finite {self.max_skipped_steps} steps in a row, and again "
+                f"{_MAX_ROLLBACKS} times after going back with half the rate",
                 hint="lower the learning_rate of this stage, or lengthen its warm-up",
             )
-        self.optimizer.scale_rate(_RATE_AFTER_TROUBLE)
+        self.optimizer.scale_rate(_RATE_FACTOR)
         self.optimizer.skipped_in_a_row.zero_()
-        checkpoints.save(start, memory)
-        say(f"{label}: the loss is no longer finite; back to step {start} with half the learning rate")
+        self.checkpoints.save(start, state)
+        say(f"{self.label}: the loss is no longer finite; back to step {start} with half the learning rate")
 
-    def _train(self, checkpoints: Checkpoints, start: int, memory: TrainState, label: str) -> TrainState:
+    def _train(self, start: int, state: TrainState) -> None:
+        """Train from step `start` to the end of the phase, and update the state."""
+        if self.pacer is not None:
+            self.phase = self.pacer.restored(self.phase, start)
         phase = self.phase
         every = max(1, phase.steps // _LOGGED_ROWS)
         metrics = MetricsFile(self.folder / "metrics.jsonl", start=start or -1, every=every)
         if start == 0 and self.callback is not None and self.callback.at_start:
-            self._run_callback(0, memory, metrics)
-        with bar(label, phase.steps, done=start) as advance:
-            if start == phase.steps or memory.get("stop"):
-                return memory
+            self._run_callback(0, state, metrics)
+        with bar(self.label, phase.steps, done=start) as advance:
+            if start == phase.steps or state.get("stop"):
+                return
             for record in self._steps(start):
-                _count(memory, record)
+                _count(state, record)
                 at_callback, at_refresh = self._is_callback_step(record.step), self._is_refresh_step(record.step)
                 at_checkpoint = at_refresh or record.step % phase.settings.checkpoint_steps == 0
-                # A row before each checkpoint: a resumed run has the same curves.
-                rows = metrics.add(record, flush=at_callback or at_checkpoint, counts=self._counts())
+                # A row before each checkpoint, so that a resumed run has the same curves.
+                rows = metrics.add(record, flush=at_callback or at_checkpoint, counts=self._device_counts())
                 for row in rows:
-                    self._log(self._checked(memory, row), metrics)
-                if (at_callback or at_checkpoint) and self._is_sound(record.step):
+                    self._log(self._without_counts(row, state), metrics)
+                if (at_callback or at_checkpoint) and self._is_stable(record.step):
                     if at_callback:
-                        self._run_callback(record.step, memory, metrics)
-                    if at_refresh and not memory.get("stop"):
-                        self._apply_refresh(record.step, memory, metrics)
-                    if at_checkpoint or self._is_due():
-                        self._save(checkpoints, record.step, memory)
+                        self._run_callback(record.step, state, metrics)
+                    if at_refresh and not state.get("stop"):
+                        self._apply_refresh(record.step, state, metrics)
+                    if at_checkpoint or self._is_checkpoint_due():
+                        self._save(record.step, state)
                 advance(1, note=_note(rows[-1]) if rows else "")
-                if memory.get("stop"):
+                if state.get("stop"):
                     break
-        self._keep(memory)
-        return memory
+        self._on_save(state)
 
-    def _is_due(self) -> bool:
-        """Whether to save at a pause; at all of them where bits count, for trouble leads back to the last of them."""
-        return self.phase.context.device.type == "cpu" or time.monotonic() - self.saved > _SECONDS_BETWEEN
+    def _is_checkpoint_due(self) -> bool:
+        """Whether to save after a callback: always on a CPU, since a rollback to another step would change the bits."""
+        waited = time.monotonic() - self.saved_at
+        return self.phase.context.device.type == "cpu" or waited > _SECONDS_BETWEEN_CHECKPOINTS
 
-    def _save(self, checkpoints: Checkpoints, step: int, memory: TrainState) -> None:
-        self._keep(memory)
-        checkpoints.save(step, memory)
+    def _save(self, step: int, state: TrainState) -> None:
+        self._on_save(state)
+        self.checkpoints.save(step, state)
         self.on_checkpoint()
-        self.saved = time.monotonic()
+        self.saved_at = time.monotonic()
 
-    def _keep(self, memory: TrainState) -> None:
+    def _on_save(self, state: TrainState) -> None:
         if self.callback is not None:
-            self.callback.keep(memory)
+            self.callback.on_save(state)
 
     def _steps(self, start: int) -> Iterator[StepRecord]:
-        """All steps from `start` on; batches are made ready anew after each refresh."""
+        """Train from step `start` on; prefetching starts again after each refresh and each new plan."""
         every = self.phase.steps if self.phase.refresh is None else self.phase.refresh.steps
         while start < self.phase.steps:
             end = min(self.phase.steps, (start // every + 1) * every)
+            if self.pacer is not None:
+                end = self.pacer.next_check(self.phase, start)
             yield from train(self.phase, self.optimizer, start, end)
             start = end
+            if self.pacer is not None and start < self.phase.steps:
+                self.phase = self.pacer.replan(self.phase, start)
 
     def _is_refresh_step(self, step: int) -> bool:
         refresh = self.phase.refresh
         return refresh is not None and step % refresh.steps == 0 and step < self.phase.steps
 
-    def _apply_refresh(self, step: int, memory: TrainState, metrics: MetricsFile) -> None:
+    def _apply_refresh(self, step: int, state: TrainState, metrics: MetricsFile) -> None:
         assert self.phase.refresh is not None
-        self._log({"step": step, **self.phase.refresh.apply(step, memory)}, metrics)
+        self._log({"step": step, **self.phase.refresh.apply(step, state)}, metrics)
 
-    def _is_sound(self, step: int) -> bool:
-        """Weights that no longer have finite losses are not scored, and nothing to go back to or to end with.
+    def _is_stable(self, step: int) -> bool:
+        """Whether to score and save the weights: not while steps are skipped.
 
-        One skipped step may be a matter of its batch; where a phase ends, that is let pass.
+        A single skipped last step may be the fault of its batch; raise `_LossDiverged` if the step before was skipped
+        too.
         """
         in_a_row = int(self.optimizer.skipped_in_a_row)
-        if step == self.phase.steps and in_a_row > 1:
-            raise _TrainingBroke
-        return in_a_row == 0 or step == self.phase.steps
+        is_last = step == self.phase.steps
+        if is_last and in_a_row > 1:
+            raise _LossDiverged
+        return in_a_row == 0 or is_last
 
     def _is_callback_step(self, step: int) -> bool:
-        return step == self.phase.steps or (self.callback is not None and step % self.callback.steps == 0)
+        return step == self.phase.steps or (self.callback is not None and step % self.callback.every_n_steps == 0)
 
-    def _run_callback(self, step: int, memory: TrainState, metrics: MetricsFile) -> None:
+    def _run_callback(self, step: int, state: TrainState, metrics: MetricsFile) -> None:
         if self.callback is None:
             return
-        row = {"step": step, **self.callback.action(step, memory)}
+        row = {"step": step, **self.callback.on_step_end(step, state)}
         self.phase.network.train()
         self._log(row, metrics)
 
@@ -224,32 +247,33 @@ class _PhaseRun:
         if self.trackers is not None:
             self.trackers.log(row)
 
-    def _counts(self) -> dict[str, Tensor]:
-        """The device's own counters, which travel with the curves."""
+    def _device_counts(self) -> dict[str, Tensor]:
+        """Return the optimizer's counters, which are on the device and are fetched with the curves."""
         return {_IN_A_ROW: self.optimizer.skipped_in_a_row, _SKIPPED: self.optimizer.skipped_total}
 
-    def _checked(self, memory: TrainState, row: dict[str, float]) -> dict[str, float]:
-        """A row for the file, unless its counters say that training has broken down."""
+    def _without_counts(self, row: dict[str, float], state: TrainState) -> dict[str, float]:
+        """Return the row to log, without counts of zero; raise `_LossDiverged` after too many skipped steps."""
         if row.pop(_IN_A_ROW) >= self.max_skipped_steps:
-            raise _TrainingBroke
+            raise _LossDiverged
         if row[_SKIPPED]:
-            memory[_SKIPPED] = row[_SKIPPED]
+            state[_SKIPPED] = row[_SKIPPED]
             return row
         return {name: value for name, value in row.items() if name != _SKIPPED}
 
 
-def nothing_yet() -> TrainState:
-    """The counts of a phase before its first step."""
+def initial_state() -> TrainState:
+    """Return the counts of a phase before its first step."""
     return {"tokens": 0, "padded_tokens": 0, "matmul_flops": 0.0}
 
 
-def _count(memory: TrainState, record: StepRecord) -> None:
-    memory["steps"] = record.step
-    memory["tokens"] += record.tokens
-    memory["padded_tokens"] += record.padded_tokens
-    memory["matmul_flops"] += record.flops
+def _count(state: TrainState, record: StepRecord) -> None:
+    """Add the costs of a step to the state."""
+    state["steps"] = record.step
+    state["tokens"] += record.tokens
+    state["padded_tokens"] += record.padded_tokens
+    state["matmul_flops"] += record.flops
     for name, (tokens, flops) in record.by_objective.items():
-        counts = memory.setdefault("objectives", {}).setdefault(name, {"steps": 0, "tokens": 0, "matmul_flops": 0.0})
+        counts = state.setdefault("objectives", {}).setdefault(name, {"steps": 0, "tokens": 0, "matmul_flops": 0.0})
         counts["steps"] += 1
         counts["tokens"] += tokens
         counts["matmul_flops"] += flops

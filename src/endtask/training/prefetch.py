@@ -1,4 +1,4 @@
-"""Batches made ready ahead of the steps that use them, by a thread of their own."""
+"""A thread that prepares the batches of later steps."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from endtask.training.phase import Phase
 from endtask.weighting.base import ScheduledObjective
 
 _STEPS_AHEAD = 4
-_PATIENCE_SECONDS = 0.1
+_PUT_TIMEOUT = 0.1
 
 
 @dataclass(frozen=True)
 class PreparedBatch:
-    """One batch of a step, whose turn it is, and what it costs; tokens count once for every reading of the batch."""
+    """A batch with its scheduled objective and costs; tokens count once for every pass over the batch."""
 
     scheduled: ScheduledObjective
     batch: Batch
@@ -29,15 +29,15 @@ class PreparedBatch:
 
 @contextmanager
 def prefetched_batches(phase: Phase, start: int, end: int | None = None) -> Iterator[Iterator[list[PreparedBatch]]]:
-    """The batches of every step from `start` to the last, or to `end`, in order; the thread ends with the block."""
+    """Iterate over the batches of each step from `start` to `end` or the last; the thread ends with the block."""
     end = phase.steps if end is None else end
     queue: Queue[list[PreparedBatch] | BaseException] = Queue(_STEPS_AHEAD)
     stop = Event()
 
     def put(item: list[PreparedBatch] | BaseException) -> None:
         while not stop.is_set():
-            with suppress(Full):  # look up now and then whether anyone still wants it
-                queue.put(item, timeout=_PATIENCE_SECONDS)
+            with suppress(Full):  # the timeout lets the thread see `stop`
+                queue.put(item, timeout=_PUT_TIMEOUT)
                 return
 
     def produce() -> None:
@@ -46,23 +46,23 @@ def prefetched_batches(phase: Phase, start: int, end: int | None = None) -> Iter
                 if stop.is_set():
                     return
                 put(batches_of(phase, step))
-        except BaseException as error:  # handed over, to be raised where the batch is wanted
+        except BaseException as error:  # raised in the thread that reads the queue
             put(error)
 
     thread = Thread(target=produce, name="batches", daemon=True)
     thread.start()
     try:
-        yield _take(queue, end - start)
+        yield _read(queue, end - start)
     finally:
         stop.set()
         thread.join()
 
 
 def batches_of(phase: Phase, step: int) -> list[PreparedBatch]:
-    """All batches of one step: a pure function of the step.
+    """Return the batches of a step, which are a pure function of the step.
 
-    With several batches per step an objective's n-th turn reads its batches from n times that number on; while the
-    number still grows, those it does not take are left out.
+    With gradient accumulation the n-th scheduled step of an objective reads batches from n * accumulation on; a step of
+    the ramp omits the last of them.
     """
     prepared = []
     for scheduled in phase.weighting.schedule(step):
@@ -82,15 +82,15 @@ def batches_of(phase: Phase, step: int) -> list[PreparedBatch]:
 
 
 def costs_by_objective(prepared: list[PreparedBatch]) -> dict[str, tuple[int, float]]:
-    """Tokens and matrix products of a step's batches, summed by objective."""
+    """Return tokens and FLOPs of a step's batches, summed by objective."""
     costs: dict[str, tuple[int, float]] = {}
-    for one in prepared:
-        tokens, flops = costs.get(one.scheduled.objective, (0, 0.0))
-        costs[one.scheduled.objective] = (tokens + one.tokens, flops + one.flops)
+    for batch in prepared:
+        tokens, flops = costs.get(batch.scheduled.objective, (0, 0.0))
+        costs[batch.scheduled.objective] = (tokens + batch.tokens, flops + batch.flops)
     return costs
 
 
-def _take(queue: Queue[list[PreparedBatch] | BaseException], steps: int) -> Iterator[list[PreparedBatch]]:
+def _read(queue: Queue[list[PreparedBatch] | BaseException], steps: int) -> Iterator[list[PreparedBatch]]:
     for _ in range(steps):
         item = queue.get()
         if isinstance(item, BaseException):

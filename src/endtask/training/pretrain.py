@@ -1,4 +1,4 @@
-"""Pre-training: objectives on the shared encoder; by default masked LM on the selection, and the task (TLM)."""
+"""Pre-training: objectives on a shared encoder; by default masked LM on the selection and the task (TLM)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,28 @@ from endtask.errors import InputError
 from endtask.io.stage_folder import StageFolder
 from endtask.objectives.base import Batch, BuiltObjective, Loss
 from endtask.objectives.context import BuildContext, masking_of, pretrain_head
-from endtask.progress import warn
+from endtask.progress import say, warn
 from endtask.seeds import derive
 from endtask.task import Task
-from endtask.training.budget_plan import StepCost, measure_cost, parameters_of, split_budget, steps_for, with_scoring
+from endtask.tokenization.packed_texts import PackedTexts
+from endtask.training.budget_plan import (
+    MOST_FOR_FINETUNING,
+    StepCost,
+    measure_cost,
+    parameters_of,
+    split_budget,
+    steps_for,
+    with_scoring,
+    without_seconds_used,
+)
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
+from endtask.training.finetune_phase import amount_for_all_epochs, plan_in_words
 from endtask.training.initial_network import network_for
+from endtask.training.pacing import Pacer
 from endtask.training.phase import Phase
-from endtask.training.phase_runner import Callback, TrainState, nothing_yet, run_stage_phase
+from endtask.training.phase_runner import Callback, TrainState, initial_state, run_stage_phase
 from endtask.training.reselect import count_reselection, packed_round, reselection_of, with_reselection
 from endtask.weighting.base import ExtraCost, Rule, WeightingContext, left_out_of_batches
 from endtask.weighting.equal import Equal
@@ -38,59 +50,99 @@ BEST_PRETRAINED = "best.safetensors"
 
 
 def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -> dict[str, Any]:
-    """Train the stage in its folder; returns counts for the manifest."""
+    """Run pre-training in the stage's folder, and return counts for the manifest."""
     folder = stage.start()
     if settings.skip_pretraining:
         return _save_initial_weights(task, packed, settings, folder)
     weighting = settings.pretrain.weighting.part
     phase = pretrain_phase(task, packed, settings)
     if "steps" not in stage.plan:
-        budget, _ = split_budget(settings)
-        steps, cost = _plan(phase, task, packed, settings, budget)
-        stage.set_plan(steps=steps, budget=str(budget), cost_per_step=vars(cost))
+        share = _finetuning_share(phase, task, packed, settings)
+        budget, _ = split_budget(settings, share)
+        steps, cost = _plan(phase, task, packed, settings, without_seconds_used(budget, stage))
+        stage.set_plan(steps=steps, budget=str(budget), cost_per_step=vars(cost), finetuning_share=share)
     steps = stage.plan["steps"]
-    if weighting.folds(task, settings.pretrain_seed) is not None:  # their length depends on the steps
+    if weighting.folds(task, settings.pretrain_seed) is not None:  # the length of a fold depends on the steps
         phase = replace(phase, objectives=pretrain_objectives(task, packed, phase.network, settings, steps=steps))
     for warning in weighting.warnings(task, settings):
         warn(warning)
     rule = weighting.build(weighting_context(phase, task, packed, settings), steps)
     phase = replace(phase, steps=steps, weighting=rule)
     phase = replace(phase, refresh=reselection_of(phase, task, packed, settings))
-    parts = parts_of(phase, settings)
-    state = total_state([_train(part, task, packed, settings, stage) for part in parts])
+    subphases = split_phase(phase, settings)
+    pacer = _pacer(phase, subphases, task, settings, stage)
+    state = total_state([_train(subphase, task, packed, settings, stage, pacer) for subphase in subphases])
     save_weights(folder / WEIGHTS, phase.network)
-    parameters, trained = parameters_of(phase), state["tokens"]
-    trained += _count_extra(state, _extra_cost(phase, task, packed, settings))
-    trained += count_reselection(state, phase.network)
+    parameters, trained_tokens = parameters_of(phase), state["tokens"]
+    trained_tokens += _count_extra(state, _extra_cost(phase, task, packed, settings))
+    trained_tokens += count_reselection(state, phase.network)
     counts = {
-        "planned_steps": phase.steps,
+        "planned_steps": stage.plan.get("replans", [(0, phase.steps)])[-1][1],
+        "finetuning_share": stage.plan.get("finetuning_share"),
         "parameters": parameters,
         "device": str(phase.context.device),
         "attention": phase.network.backend,
-        "flops": training_flops(parameters, trained),
-        "uses": _uses(task, settings, phase),
+        "flops": training_flops(parameters, trained_tokens),
+        "uses": _data_usage(task, settings, phase),
         **state,
+        **_selection_passes(state, phase, packed, settings),
     }
-    # At the very end: a stage that fails before resumes from them.
-    for part in parts:
-        (folder / part.name / CHECKPOINT).unlink(missing_ok=True)
+    # At the very end: a stage that fails before resumes from its checkpoints.
+    for subphase in subphases:
+        (folder / subphase.name / CHECKPOINT).unlink(missing_ok=True)
     return counts
 
 
-def _train(part: Part, task: Task, packed: Path, settings: Settings, stage: StageFolder) -> TrainState:
-    """Train a part of the stage, from its last checkpoint if there is one; the next part continues with the network."""
-    callback = _dev_callback(part.phase, task, packed, settings, stage.partial)
-    return run_stage_phase(part.phase, stage.partial / part.name, stage, settings, label=part.label, callback=callback)
+def _selection_passes(state: TrainState, phase: Phase, packed: Path, settings: Settings) -> dict[str, float]:
+    """Return how often the selection was read, by tokens; empty where no objective reads it."""
+    used, folder = settings.used_objectives, packed / "selection"
+    names = [name for name in phase.objectives if used[name].reads == "selection"]
+    if not names or not folder.exists():
+        return {}
+    tokens = sum(state["objectives"].get(name, {}).get("tokens", 0) for name in names)
+    return {"selection_passes": tokens / max(1.0, float(PackedTexts(folder).lengths.sum()))}
 
 
-def _uses(task: Task, settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:
-    """Return which split feeds what, without objectives that had no text."""
+def _train(
+    subphase: Subphase, task: Task, packed: Path, settings: Settings, stage: StageFolder, pacer: Pacer | None
+) -> TrainState:
+    """Train from the last checkpoint if there is one; the next subphase continues with the same network."""
+    phase, folder = subphase.phase, stage.partial / subphase.name
+    callback = _dev_callback(phase, task, packed, settings, stage.partial)
+    return run_stage_phase(phase, folder, stage, settings, label=subphase.label, callback=callback, pacer=pacer)
+
+
+def _pacer(
+    phase: Phase, subphases: Sequence[Subphase], task: Task, settings: Settings, stage: StageFolder
+) -> Pacer | None:
+    """Return what keeps a time budget; None where schedules of other things depend on the number of steps."""
+    budget, _ = split_budget(settings, stage.plan.get("finetuning_share"))
+    depends = settings.pretrain.weighting.part.folds(task, settings.pretrain_seed) is not None
+    if budget.seconds is None or depends or phase.refresh is not None or len(subphases) > 1:
+        return None
+    return Pacer(stage, budget.seconds)
+
+
+def _finetuning_share(phase: Phase, task: Task, packed: Path, settings: Settings) -> float | None:
+    """Return the share of the budget that all epochs of all fine-tunings need, up to a limit; say what a budget buys.
+
+    None where the settings have a share, or where the budget does not limit fine-tuning.
+    """
+    if settings.finetune.budget_share != "auto" or split_budget(settings)[1] is None:
+        return None
+    amount = amount_for_all_epochs(phase.network, task, packed, settings, phase.context)
+    say(f"pretrain: {plan_in_words(settings, amount)}")
+    return min(MOST_FOR_FINETUNING, amount / settings.budget.amount)
+
+
+def _data_usage(task: Task, settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:
+    """Return which objective reads which split, without objectives that have no text."""
     absent = settings.used_objectives.keys() - (phase.objectives.keys() if phase is not None else ())
     return [asdict(use) for use in data_usage(settings, groups=groups_in(task.train), absent=absent)]
 
 
 def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Budget) -> tuple[int, StepCost]:
-    """Return the steps that fit into the budget; planned again if their number changes the weighting."""
+    """Return the steps that fit into the budget and their cost; plan twice if the weighting depends on the steps."""
     cost = _cost(phase, task, packed, settings, budget)
     steps = steps_for(budget, cost)
     weighting = settings.pretrain.weighting.part
@@ -102,11 +154,12 @@ def _plan(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Bu
 
 
 def _cost(phase: Phase, task: Task, packed: Path, settings: Settings, budget: Budget) -> StepCost:
-    extra, steps = _extra_cost(phase, task, packed, settings), settings.pretrain.eval_steps
+    """Return the cost of a step, with its shares of the weighting, of re-selection and of dev scoring."""
+    extra, eval_steps = _extra_cost(phase, task, packed, settings), settings.pretrain.eval_steps
     cost = _with_extra(measure_cost(phase, budget), extra, parameters_of(phase))
-    read = packed_round(packed, settings.pretrain.reselect)
-    cost = with_reselection(cost, phase.network, read, parameters_of(phase), settings)
-    return cost if steps is None else with_scoring(cost, packed / "dev", every=steps)
+    tokens = packed_round(packed, settings.pretrain.reselect)
+    cost = with_reselection(cost, phase.network, tokens, parameters_of(phase), settings)
+    return cost if eval_steps is None else with_scoring(cost, packed / "dev", every=eval_steps)
 
 
 def _extra_cost(phase: Phase, task: Task, packed: Path, settings: Settings) -> ExtraCost | None:
@@ -117,7 +170,7 @@ def _extra_cost(phase: Phase, task: Task, packed: Path, settings: Settings) -> E
 
 
 def _with_extra(cost: StepCost, extra: ExtraCost | None, parameters: int) -> StepCost:
-    """Return the cost of a step with its share of what the weighting computes; seconds were measured with it."""
+    """Return the cost of a step with its share of the weighting's updates, which the seconds include already."""
     if extra is None:
         return cost
     flops = cost.flops + training_flops(parameters, extra.trained_tokens / extra.every)
@@ -125,7 +178,7 @@ def _with_extra(cost: StepCost, extra: ExtraCost | None, parameters: int) -> Ste
 
 
 def _count_extra(state: TrainState, extra: ExtraCost | None) -> float:
-    """Add what the weighting computed in all steps to the counts; returns the tokens that it trained on."""
+    """Add the weighting's updates to the counts; return the tokens of training with the same FLOPs."""
     if extra is None:
         return 0.0
     updates: int = -(-state["steps"] // extra.every)
@@ -141,15 +194,14 @@ def _save_initial_weights(task: Task, packed: Path, settings: Settings, folder: 
     network = network_for(task, packed, settings)
     save_weights(folder / WEIGHTS, network)
     parameters = sum(weight.numel() for weight in network.parameters())
-    counts = {"steps": 0, "parameters": parameters, "device": "none", "flops": 0.0, **nothing_yet()}
-    return {**counts, "uses": _uses(task, settings, None)}
+    counts = {"steps": 0, "parameters": parameters, "device": "none", "flops": 0.0, **initial_state()}
+    return {**counts, "uses": _data_usage(task, settings, None)}
 
 
 def _dev_callback(phase: Phase, task: Task, packed: Path, settings: Settings, folder: Path) -> Callback | None:
-    """Return a callback that scores the dev split by pre-training's own head, if the settings have `eval_steps`."""
-    steps = settings.pretrain.eval_steps
-    used = settings.used_objectives
-    if steps is None or not any(used[name].sees_labels for name in phase.objectives):
+    """Return a callback that scores the dev split by pre-training's task head, or None without `eval_steps`."""
+    eval_steps, used = settings.pretrain.eval_steps, settings.used_objectives
+    if eval_steps is None or not any(used[name].sees_labels for name in phase.objectives):
         return None
     scores = DevScores(
         phase.network,
@@ -161,14 +213,11 @@ def _dev_callback(phase: Phase, task: Task, packed: Path, settings: Settings, fo
         patience=settings.pretrain.early_stopping_patience,
         head=pretrain_head(settings),
     )
-    return scores.callback(steps)
-
-
-_SUMMED = frozenset({"steps", "tokens", "padded_tokens", "matmul_flops", "skipped_steps", "rate_halvings"})
+    return scores.callback(eval_steps)
 
 
 def pretrain_phase(task: Task, packed: Path, settings: Settings, *, least_vocabulary: int = 0) -> Phase:
-    """Return the phase with its objectives and a mean rule; the plan sets the steps, and the rule over them."""
+    """Return the phase with its objectives, one step and the weighting's mean rule; planning replaces the last two."""
     context = choose_device_context(settings)
     network = move(network_for(task, packed, settings, least_vocabulary=least_vocabulary), settings, context)
     network.set_dropout(settings.pretrain.dropout)
@@ -180,7 +229,7 @@ def pretrain_phase(task: Task, packed: Path, settings: Settings, *, least_vocabu
 def phase_of(
     network: Network, objectives: Mapping[str, BuiltObjective], rule: Rule, settings: Settings, context: DeviceContext
 ) -> Phase:
-    """Return a phase of pre-training over any objectives."""
+    """Return a pre-training phase over any objectives."""
     train = settings.pretrain
     return Phase(
         network=network,
@@ -200,16 +249,16 @@ def phase_of(
 
 
 def weighting_context(phase: Phase, task: Task, packed: Path, settings: Settings) -> WeightingContext:
-    """Return what the weighting of a phase builds its rule from."""
+    """Return the context from which the weighting of a phase builds its rule."""
     return WeightingContext(tuple(phase.objectives), task, packed, phase.network, settings, phase.context)
 
 
 def pretrain_objectives(
     task: Task, packed: Path, network: Network, settings: Settings, *, steps: int | None = None
 ) -> dict[str, BuiltObjective]:
-    """Return the objectives of pre-training by name; of TLM's two only those that have text to read.
+    """Return the objectives of pre-training by name; of TLM's two only those that have text.
 
-    `steps` are those of the phase, where they are known.
+    `steps` is the number of steps of the phase, None before the plan.
     """
     weighting = settings.pretrain.weighting.part
     folds = weighting.folds(task, settings.pretrain_seed, steps)
@@ -229,15 +278,15 @@ def pretrain_objectives(
     built = {name: section.part.build(name, section, run) for name, section in sections.items()}
     if all(section.dropout is None for section in sections.values()):
         return built
-    usual = settings.pretrain.dropout
+    default = settings.pretrain.dropout
     return {
-        name: OwnDropout(objective, usual if (own := sections[name].dropout) is None else own)
+        name: DropoutOverride(objective, default if (dropout := sections[name].dropout) is None else dropout)
         for name, objective in built.items()
     }
 
 
 def _has_text(name: str, section: ObjectiveSettings, run: BuildContext) -> bool:
-    """Whether an objective has something to read; an objective that the user has named must have."""
+    """Return whether an objective has text; raise `InputError` if the user named one that has none."""
     if run.texts(section) is not None:
         return True
     if not run.settings.pretrain.skips_objectives_without_text:
@@ -250,8 +299,8 @@ def _has_text(name: str, section: ObjectiveSettings, run: BuildContext) -> bool:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A phase of pre-training; in a sequence `name` is that of its only objective, else it is empty."""
+class Subphase:
+    """A phase of pre-training; in a sequence `name` is the name of its only objective, otherwise empty."""
 
     name: str
     phase: Phase
@@ -262,14 +311,14 @@ class Part:
         return f"pretrain {self.name}".rstrip()
 
 
-def parts_of(phase: Phase, settings: Settings) -> list[Part]:
-    """Return the phase itself, or of a sequence one phase per objective, each with its own schedule and optimizer."""
+def split_phase(phase: Phase, settings: Settings) -> list[Subphase]:
+    """Return one subphase per objective of a sequence, each with its own schedule and optimizer, or the whole phase."""
     if not settings.pretrain.weighting.part.sequential or len(phase.objectives) == 1:
-        return [Part("", phase)]
+        return [Subphase("", phase)]
     used = settings.used_objectives
     steps = split_steps(phase.steps, [used[name].weight for name in phase.objectives])
     return [
-        Part(
+        Subphase(
             name,
             replace(
                 phase,
@@ -285,14 +334,17 @@ def parts_of(phase: Phase, settings: Settings) -> list[Part]:
 
 
 def _settings_of(section: ObjectiveSettings, settings: PhaseSettings) -> PhaseSettings:
-    """Return the settings of the phase, with the objective's own warm-up if it has one."""
+    """Return the settings of the phase, with the warm-up of the objective if it has one."""
     if section.warmup_steps is None:
         return settings
     return settings.model_copy(update={"warmup_steps": section.warmup_steps})
 
 
+_SUMMED = frozenset({"steps", "tokens", "padded_tokens", "matmul_flops", "skipped_steps", "rate_halvings"})
+
+
 def total_state(states: Sequence[TrainState]) -> TrainState:
-    """Return the counts of all parts together; scores are those of the last part that was scored."""
+    """Return the summed counts of all subphases, with the dev scores of the last one that has any."""
     total = {name: value for state in states for name, value in state.items() if name != "stop"}
     for name in _SUMMED & total.keys():
         total[name] = sum(state.get(name, 0) for state in states)
@@ -300,11 +352,11 @@ def total_state(states: Sequence[TrainState]) -> TrainState:
     return total
 
 
-class OwnDropout:
-    """The same objective, read with another dropout.
+class DropoutOverride:
+    """An objective that sets the network's dropout before each forward pass.
 
-    The network's dropout is set before each reading, so every objective of a phase must have its own, or none. A
-    compiled network keeps a graph for each rate that it has met: nothing is compiled again when rates take turns.
+    Either all objectives of a phase override the dropout or none does. A compiled network caches a graph per rate, so
+    alternating rates do not compile again.
     """
 
     def __init__(self, objective: BuiltObjective, dropout: float) -> None:
@@ -314,18 +366,18 @@ class OwnDropout:
 
     @property
     def stream(self) -> Any:
-        """The batches of the objective itself."""
+        """The stream of the wrapped objective."""
         return self.objective.stream  # type: ignore[attr-defined]
 
     def batch(self, step: int) -> Batch:
-        """The batch of a step."""
+        """Return the batch of a step."""
         return self.objective.batch(step)
 
     def loss(self, network: Network, batch: Any) -> Loss:
-        """The loss of a batch at this dropout."""
+        """Return the loss of a batch at this dropout."""
         network.set_dropout(self._dropout)
         return self.objective.loss(network, batch)
 
     def flops(self, network: Network, batch: Any) -> float:
-        """What training on a batch costs."""
+        """Return the FLOPs of training on a batch."""
         return self.objective.flops(network, batch)

@@ -1,4 +1,4 @@
-"""Toy runs that stop after pre-training without labels; read only."""
+"""Toy runs that end after pre-training without labels; read only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.toy_kinds import write_kind
 from tests.toy_run import toy_settings
+from tests.toy_task_types import write_toy_of_type
 
 WITHOUT_LABELS = {"max_length": 16, "batch_size": 8, "weighting": {"rho1": "inf"}}
 
@@ -28,7 +28,7 @@ def plain_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tags_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = write_kind(tmp_path_factory.mktemp("tags-data"), "token_classification")
+    data = write_toy_of_type(tmp_path_factory.mktemp("tags-data"), "token_classification")
     return make_run(data, tmp_path_factory.mktemp("few") / "tags")
 
 

@@ -1,4 +1,4 @@
-"""Auxiliary tasks, trained in turn with the end task: their rows, their turns, and the end task's results."""
+"""Auxiliary tasks that alternate with the end task: their rows, their schedule, and the end task's results."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from tests.aligned_toy import linked_rows
 from tests.experiments.few_shot.conftest import make_run
 from tests.experiments.few_shot.test_few_shot_trials import CPU, Toy
 from tests.tiny import MAX_LENGTH, make_texts, make_tokenizer
-from tests.toy_kinds import write_kind
 from tests.toy_run import hashes, write_rows
+from tests.toy_task_types import write_toy_of_type
 
 KINDS: tuple[str, ...] = ("token_classification", "regression", "multilabel", "pair")
 
@@ -231,7 +231,8 @@ def both_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose pre-training knows no labels, with two auxiliary tasks."""
     data = tmp_path_factory.mktemp("both")
     tasks = {
-        kind: {"path": str(write_kind(data / kind, kind) / "task")} for kind in ("token_classification", "regression")
+        kind: {"path": str(write_toy_of_type(data / kind, kind) / "task")}
+        for kind in ("token_classification", "regression")
     }
     return make_run(toy, data / "run", tasks=tasks, finetune={"max_length": 16, "tasks": "all"})
 
@@ -290,7 +291,7 @@ def test_tasks_that_are_not_there_or_too_small_are_refused(both_run: Path, plain
 def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two tagging tasks and one of scores, after pre-training that learned where links are."""
     folder = tmp_path_factory.mktemp("aligned")
-    data = write_kind(folder / "data", "token_classification")
+    data = write_toy_of_type(folder / "data", "token_classification")
     shutil.copytree(data / "task", folder / "twin")
     return make_run(
         data,
@@ -300,7 +301,7 @@ def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         select={"name": "none"},
         tasks={
             "twin": {"path": str(folder / "twin")},
-            "score": {"path": str(write_kind(folder / "score", "regression") / "task")},
+            "score": {"path": str(write_toy_of_type(folder / "score", "regression") / "task")},
         },
         finetune={"max_length": 16, "tasks": "all"},
         pretrain={

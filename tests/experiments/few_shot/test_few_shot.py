@@ -1,4 +1,4 @@
-"""Few-shot learning as a whole: results, resume, what is refused."""
+"""Few-shot learning as a whole: results, resume, errors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
 from endtask.experiments.few_shot.few_shot_variants import VariantTrainer
 from tests.aligned_toy import linked_rows
 from tests.experiments.few_shot.conftest import make_run
-from tests.toy_kinds import write_kind
 from tests.toy_run import hashes, write_rows
+from tests.toy_task_types import write_toy_of_type
 
 SMALL = FewShotSpec(labels=(12, 24), samples=2, seeds=(0, 1), epochs=3, batch_size=8)
 
@@ -136,7 +136,9 @@ def test_what_cannot_be_done_is_refused(plain_run: Path, toy_pairs: Path, tmp_pa
     tree = json.loads(manifest.read_text(encoding="utf-8"))
     manifest.write_text(json.dumps({**tree, "inputs": {"task": "other"}}), encoding="utf-8")
     assert "changed since this run was made" in refused(changed)
-    assert "not multilabel" in refused(make_run(write_kind(tmp_path / "data", "multilabel"), tmp_path / "labels"))
+    assert "not multilabel" in refused(
+        make_run(write_toy_of_type(tmp_path / "data", "multilabel"), tmp_path / "labels")
+    )
     other = make_run(toy_pairs, tmp_path / "pairs")
     assert "another task than that of" in refused(plain_run, other)
 
@@ -160,7 +162,7 @@ def aligned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tagging task whose pre-training learned where links are."""
     folder = tmp_path_factory.mktemp("aligned")
     return make_run(
-        write_kind(folder / "data", "token_classification"),
+        write_toy_of_type(folder / "data", "token_classification"),
         folder / "run",
         corpus={"sources": []},
         aligned={"sources": [{"path": str(write_rows(folder / "linked.jsonl", linked_rows()))}]},

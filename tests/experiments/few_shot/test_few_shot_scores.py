@@ -1,4 +1,4 @@
-"""The table: which rate counts, what is tested, and how it reads."""
+"""The few-shot table: the chosen rate, the tests, and the text."""
 
 from __future__ import annotations
 

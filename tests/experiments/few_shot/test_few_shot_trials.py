@@ -1,4 +1,4 @@
-"""Heads trained on stored vectors against the same heads on the whole network, and against a plain loop."""
+"""Heads trained on stored vectors against heads on the whole network, and against a plain loop."""
 
 from __future__ import annotations
 

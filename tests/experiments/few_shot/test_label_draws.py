@@ -1,4 +1,4 @@
-"""Draws: groups stay on one side, fewer labels are part of more, every fold is scored once."""
+"""Draws: groups stay together, fewer labels are a part of more, every fold is scored once."""
 
 from __future__ import annotations
 

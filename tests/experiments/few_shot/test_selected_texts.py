@@ -1,4 +1,4 @@
-"""Batches of a few chosen texts, in one shape where kernels are recorded."""
+"""Batches of a few selected texts, with one shape where kernels are recorded."""
 
 from __future__ import annotations
 

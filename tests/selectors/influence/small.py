@@ -1,4 +1,4 @@
-"""A task of two dozen rows, a table of candidates, and the selector over both, small enough to train inside a test."""
+"""A task of two dozen rows, a table of candidates, and the selector over both, small enough for a test."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tests.toy_run import WORDS, sentence
 
 ROWS, CANDIDATES = 24, 40
 BYTES = 10_000
-"""Of the corpus that the candidates came from."""
-OWN: dict[str, Any] = {"size": "tiny", "epochs": 2, "share_of_budget": None}
+"""The size of the corpus of the candidates."""
+OPTIONS: dict[str, Any] = {"size": "tiny", "epochs": 2, "share_of_budget": None}
 
 
 def make_task(rows: int = ROWS) -> Task:
     chance = random.Random(1)
     labels = [list(WORDS)[number % 3] for number in range(rows)]
-    examples = [Example(f"train-{n}", f"{sentence(one, 5, chance)} {n}", one) for n, one in enumerate(labels)]
-    dev = [Example(f"dev-{n}", f"{sentence(one, 4, chance)} dev {n}", one) for n, one in enumerate(labels[:9])]
+    examples = [Example(f"train-{n}", f"{sentence(label, 5, chance)} {n}", label) for n, label in enumerate(labels)]
+    dev = [Example(f"dev-{n}", f"{sentence(label, 4, chance)} dev {n}", label) for n, label in enumerate(labels[:9])]
     return Task.from_examples(
         "small", {"train": examples, "dev": dev, "test": [Example("test-0", "sky and moon", "space")]}
     )
@@ -35,37 +35,26 @@ def make_task(rows: int = ROWS) -> Task:
 
 def make_candidates(count: int = CANDIDATES, longest: int = 14) -> list[Selected]:
     chance = random.Random(2)
-    found = []
-    for place in range(count):
-        label = list(WORDS)[place % 3]
-        text = sentence(label, chance.randint(3, longest), chance)
-        matched_query = f"train-{chance.randrange(ROWS)}"
-        found.append(
-            Selected(
-                Document(f"d{place}", text, "s"),
-                place,
-                1 + place % 7,
-                9.0 - place / 9,
-                1,
-                (matched_query,),
-                "retrieved",
-            )
-        )
-    return found
+    candidates = []
+    for index in range(count):
+        text = sentence(list(WORDS)[index % 3], chance.randint(3, longest), chance)
+        document, queries = Document(f"d{index}", text, "s"), (f"train-{chance.randrange(ROWS)}",)
+        candidates.append(Selected(document, index, 1 + index % 7, 9.0 - index / 9, 1, queries, "retrieved"))
+    return candidates
 
 
 def small_settings(influence: dict[str, Any] | None = None, **select_values: Any) -> Settings:
-    own = {**OWN, **(influence or {})}
+    options = {**OPTIONS, **(influence or {})}
     return resolve(
         {
-            "seed": own.pop("seed", 0),
-            "model": {"architecture": own.pop("architecture", "lean")},
+            "seed": options.pop("seed", 0),
+            "model": {"architecture": options.pop("architecture", "lean")},
             "threads": 1,
             "device": "cpu",
             "tokenizer": {"vocab_size": 120},
             "pretrain": {"max_length": 16},
             "finetune": {"max_length": 16},
-            "select": {"name": "influence", "budget": "10passages", **select_values, **own},
+            "select": {"name": "influence", "budget": "10passages", **select_values, **options},
         }
     )
 
@@ -79,7 +68,7 @@ def write_table(folder: Path, candidates: list[Selected] | None = None) -> Path:
 def make_run(
     folder: Path, settings: Settings, task: Task, output: Path, stage: StageFolder | None = None
 ) -> RunContext:
-    """What the selector reads, with a table in `folder`, which is written if need be."""
+    """Return the context of the selector over the table in `folder`, which is written if it is missing."""
     if not (folder / RETRIEVED).exists():
         write_table(folder)
     return RunContext(
@@ -97,7 +86,7 @@ def make_run(
 
 
 def make_runner(folder: Path, settings: Settings, *, task: Task | None = None) -> InfluenceRunner:
-    """The runner over a table in `folder`."""
+    """Return the runner over a table in `folder`."""
     run = make_run(folder, settings, task or make_task(), folder)
     return InfluenceRunner(run, read_statistics(run.table), settings.select.part.config)
 
@@ -105,7 +94,7 @@ def make_runner(folder: Path, settings: Settings, *, task: Task | None = None) -
 def run_influence(
     folder: Path, settings: Settings, *, task: Task | None = None, stage: StageFolder | None = None
 ) -> tuple[dict[str, Any], list[Selected]]:
-    """Run the stage over a table in `folder`; returns counts and the selection."""
+    """Run the stage over a table in `folder`; return counts and the selection."""
     output = folder / "out" if stage is None else stage.start()
     output.mkdir(parents=True, exist_ok=True)
     counts = select(make_run(folder, settings, task or make_task(), output, stage))

@@ -1,4 +1,4 @@
-"""Which texts make up the units of candidates, and how much each counts, against a loop."""
+"""The texts of each unit of candidates, and their shares, against a loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left out, said or refused: classes without targets, too few units, too little memory."""
+"""Warnings and errors: classes without targets, too few units, too little memory."""
 
 from __future__ import annotations
 

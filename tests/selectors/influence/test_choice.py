@@ -1,4 +1,4 @@
-"""From scores to an order: budgets to the passage, quotas, ranks and unions, against slow ways."""
+"""From scores to an order: exact budgets, quotas, ranks and unions, against slow versions."""
 
 from __future__ import annotations
 

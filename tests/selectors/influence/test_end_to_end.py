@@ -1,4 +1,4 @@
-"""What is kept and listed, against the scores themselves: standardised, averaged and ordered by hand."""
+"""The selection and the lists of helpful texts against scores that are standardized, averaged and sorted by hand."""
 
 from __future__ import annotations
 

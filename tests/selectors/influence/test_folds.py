@@ -1,4 +1,4 @@
-"""Targets are never judged by a model that saw them."""
+"""No target is scored by a model that was trained on it."""
 
 from __future__ import annotations
 

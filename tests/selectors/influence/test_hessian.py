@@ -1,4 +1,4 @@
-"""Why gradient products: the Hessian influence of ISS, Eq. 3, against retraining, and the product against both.
+"""Gradient products and the Hessian influence of ISS, Eq. 3, against retraining.
 
 A logistic regression is small enough for an explicit Hessian and for training to the end. Its "candidates" have another
 loss than its "targets", as masked LM is another loss than the task's.

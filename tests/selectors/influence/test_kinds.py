@@ -1,4 +1,4 @@
-"""Influence for tasks whose rows have a score, any number of labels, or tags: the same frame, other losses."""
+"""Influence for regression, multilabel and tagging tasks."""
 
 from __future__ import annotations
 

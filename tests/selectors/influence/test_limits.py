@@ -1,4 +1,4 @@
-"""What scoring may cost, and what is said where it would cost more."""
+"""The limits on the cost of scoring, and their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The selector's scores against the slow way: one text at a time through autograd, whole gradients, dot products."""
+"""The selector's scores against a slow oracle: one text at a time through autograd, whole gradients, dot products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The selector from end to end: budgets, reasons, the record of helpful texts, determinism, resume, refusals."""
+"""The selector from end to end: budgets, reasons, helpful texts, determinism, resume, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The selector as a stage of a run: what its fingerprint covers, the command line, and a given checkpoint."""
+"""The selector as a stage of a run: its fingerprint, the command line, and a checkpoint of the user."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_why_shows_what_helps_a_class(selected_run: Path, command: Command) -> N
     assert answer.out.startswith("most helpful for class food, in standard deviations from the mean candidate:\n1. ")
     assert json.loads(command("why", selected_run, "--class", "food", "--json").out)["helped"]["kind"] == "class"
     many = command("why", selected_run, "--class", "food", "--top", 50)
-    assert "10 of the most and of the least helpful texts are on record, no more" in " ".join(many.err.split())
+    assert "only 10 of the most and of the least helpful texts are stored" in " ".join(many.err.split())
     wrong = command("why", selected_run, "--class", "fod")
     assert wrong.code == 2
     assert wrong.err.strip().endswith("no class 'fod' (did you mean 'food'?)")

@@ -1,4 +1,4 @@
-"""A few-shot experiment in words, tables and learning curves, for the terminal and for few-shot.html."""
+"""The report of a few-shot experiment: tables, learning curves and verdicts, for the terminal and few-shot.html."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = "few-shot.html"
 
 
 def verdict(outcome: FewShotOutcome, table: FewShotResultTable | None = None) -> str:
-    """Return how the first variant does with the most labels, and which others differ significantly there."""
+    """Return the first variant's score with the most labels, and which variants differ significantly from it."""
     first, *others = (table or outcome.tables[0]).rows
     entry, name = first.entries[-1], shown.metric_name(outcome.metric)
     score = score_in_words(entry, outcome.metric)
@@ -36,28 +36,27 @@ def verdict(outcome: FewShotOutcome, table: FewShotResultTable | None = None) ->
 
 
 def score_in_words(entry: LabelScores, metric: str) -> str:
-    """Return a mean with its standard deviation; an asterisk marks a significant difference from the first variant."""
+    """Return a mean with its standard deviation, and an asterisk if it differs significantly from the first variant."""
     score = entry.scores[metric]
     star = "*" if score.difference is not None and score.difference.is_significant else ""
     return shown.metric_with_spread(metric, score.mean, score.std, entry.trials) + star
 
 
 def notes(outcome: FewShotOutcome) -> list[str]:
-    """Return what a reader of the tables has to know."""
+    """Return the notes that a reader of the tables needs."""
     spec = outcome.spec
     draws = f"{spec.folds} folds" if spec.folds else shown.plural(spec.samples, "draw")
-    rows = "groups of rows, those of all folds together" if spec.folds else "groups of rows"
-    tested = (
-        f" * differs from the first row (paired permutation test over {rows}; of perplexity, its logarithm; "
-        "Holm's p < 0.05)."
-    )
-    has_tests = any(len(table.rows) > 1 for table in outcome.tables)
-    return [
-        *outcome.notes,
+    note = (
         f"Mean ± standard deviation over {draws} x {shown.plural(len(spec.seeds), 'seed')}, scored on "
         f"{outcome.scored}; epoch and learning rate are chosen by perplexity on held-out rows."
-        f"{tested if has_tests else ''}",
-    ]
+    )
+    if any(len(table.rows) > 1 for table in outcome.tables):
+        rows = "groups of rows, those of all folds together" if spec.folds else "groups of rows"
+        note += (
+            f" * differs from the first row (paired permutation test over {rows}; of perplexity, its logarithm; "
+            "Holm's p < 0.05)."
+        )
+    return [*outcome.notes, note]
 
 
 def metric_table(outcome: FewShotOutcome, table: FewShotResultTable, metric: str) -> Table:
@@ -90,7 +89,7 @@ def print_few_shot(outcome: FewShotOutcome) -> None:
 
 
 def write_few_shot_page(outcome: FewShotOutcome) -> Path:
-    """Write few-shot.html; return its path."""
+    """Write few-shot.html. Return its path."""
     sections = []
     for table in outcome.tables:
         charts = [chart(table, metric) for metric in outcome.metrics] if len(table.labels) > 1 else []

@@ -1,4 +1,4 @@
-"""The results of few-shot trials, and tables of them: scores by variant and number of labels, with tests."""
+"""The results of few-shot trials, and tables of scores by variant and number of labels, with tests."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from endtask.io.atomic import write_text
 from endtask.task.targets import Answers, as_lists, from_lists
 
 _DECIMALS = 6
+PERPLEXITY = "perplexity"
 
 
 @dataclass(frozen=True)
 class FewShotResult:
-    """The epoch that was best on held-out rows, its perplexity there, and the predictions of the scored rows.
+    """The result of a trial: its best epoch on held-out rows, their perplexity, and predictions of the scored rows.
 
     `losses` has the cross-entropy of each scored row, summed over its units, and `counts` their number.
     """
@@ -41,11 +42,11 @@ class FewShotResult:
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean cross-entropy over all units."""
+        """The exponential of the mean cross-entropy over all units."""
         return float(np.exp(sum(self.losses) / max(1, sum(self.counts))))
 
     def as_array(self, units: PredictionUnits) -> Answers:
-        """Return the predictions in the form of `PredictionUnits.truth`, as wide as the table of all rows."""
+        """Return the predictions in the form of `PredictionUnits.truth`, padded to the width of all rows."""
         if not units.per_token:
             return from_lists(self.predictions, units.type)
         table = np.full((len(self.predictions), units.truth.shape[1]), -1, dtype=np.int64)
@@ -62,21 +63,21 @@ def make_result(
     test: Indices,
     probabilities: np.ndarray[Any, Any],
 ) -> FewShotResult:
-    """Return the result of a trial whose best weights gave these probabilities for the units of the scored rows."""
+    """Return the result of a trial from the probabilities of the scored rows' units under its best weights."""
     sums, counts = units.losses(test, probabilities)
     predictions = as_lists(units.predictions(test, probabilities), units.type)
-    losses = [round(float(each), _DECIMALS) for each in sums]
+    losses = [round(float(loss), _DECIMALS) for loss in sums]
     return FewShotResult(trial, epoch, held_out, predictions, losses, counts.tolist())
 
 
 def write_result(result: FewShotResult, folder: Path) -> None:
-    """Store a result, so that a killed experiment does not repeat the trial."""
+    """Write a result, so that a killed experiment does not repeat the trial."""
     tree = {**vars(result), "trial": asdict(result.trial)}  # `asdict` would copy every prediction
     write_text(folder / result.trial.file_name, json.dumps(tree))
 
 
 def read_result(folder: Path, trial: FewShotTrial) -> FewShotResult:
-    """Return the result of a trial."""
+    """Return the stored result of a trial."""
     path = folder / trial.file_name
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
@@ -89,15 +90,12 @@ def read_result(folder: Path, trial: FewShotTrial) -> FewShotResult:
     return result
 
 
-PERPLEXITY = "perplexity"
-
-
 @dataclass(frozen=True)
 class LabelScores:
-    """A variant with a number of labels: scores over draws and seeds at the best learning rate.
+    """The scores of a variant with a number of labels, over draws and seeds, at the best learning rate.
 
-    A difference is the one that was tested, which need not be that of the means: with folds all rows are scored
-    together, and perplexities are averaged as their logarithms.
+    The tested difference may not be that of the means: with folds all rows are scored together, and perplexities are
+    averaged as their logarithms.
     """
 
     labels: int
@@ -122,7 +120,7 @@ class FewShotTableRow:
 
 @dataclass(frozen=True)
 class FewShotResultTable:
-    """Variants in order, tested against the first; Holm's correction holds for all tests on one metric."""
+    """Variants in order, tested against the first; Holm's correction is for all tests on a metric."""
 
     name: str
     title: str
@@ -132,7 +130,7 @@ class FewShotResultTable:
 
 @dataclass(frozen=True)
 class FewShotOutcome:
-    """The result of a few-shot experiment; `metric` is the task's, `scored` the rows that trials are scored on."""
+    """The result of a few-shot experiment: the task's metric, the scored rows, the tables and notes."""
 
     folder: Path
     task: str
@@ -149,7 +147,7 @@ class FewShotOutcome:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that are shown and tested: the task's, accuracy and perplexity."""
+        """The reported and tested metrics: the task's, accuracy and perplexity."""
         return tuple(dict.fromkeys((self.metric, "accuracy", PERPLEXITY)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,7 +157,7 @@ class FewShotOutcome:
 
 @dataclass(frozen=True)
 class FewShotScoring:
-    """How the trials of a variant are scored; `groups` has the group of each row, permuted together."""
+    """Scores the trials of variants; `groups` has the group of each row, which is permuted as a whole."""
 
     spec: FewShotSpec
     draws: Sequence[Draw]
@@ -169,7 +167,7 @@ class FewShotScoring:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that are tested, without perplexity."""
+        """The tested metrics except perplexity."""
         return tuple(dict.fromkeys((self.measure.name, "accuracy")))
 
     def entry(self, labels: int, results: Sequence[FewShotResult]) -> tuple[LabelScores, list[FewShotResult]]:
@@ -180,15 +178,15 @@ class FewShotScoring:
         by_rate: dict[float, list[FewShotResult]] = {}
         for result in results:
             by_rate.setdefault(result.trial.learning_rate, []).append(result)
-        scores = {rate: self._scores(found) for rate, found in by_rate.items()}
+        scores = {rate: self._scores(rate_results) for rate, rate_results in by_rate.items()}
         rates = [{"learning_rate": rate, **self._rate_scores(by_rate[rate], scores[rate])} for rate in by_rate]
         best = min(rates, key=lambda row: row["held_out_perplexity"])["learning_rate"]
-        chosen = by_rate[best]
-        epoch = fmean(result.epoch for result in chosen)
-        return LabelScores(labels, best, len(chosen), epoch, scores[best], rates), chosen
+        best_results = by_rate[best]
+        epoch = fmean(result.epoch for result in best_results)
+        return LabelScores(labels, best, len(best_results), epoch, scores[best], rates), best_results
 
     def _rate_scores(self, results: Sequence[FewShotResult], scores: Mapping[str, Score]) -> dict[str, float]:
-        """Return scores of one learning rate; the mean of log perplexities is robust to one failed trial."""
+        """Return the scores of a learning rate; the mean of log perplexities is robust to a failed trial."""
         held_out = float(np.exp(fmean(np.log(result.held_out_perplexity) for result in results)))
         return {
             "held_out_perplexity": held_out,
@@ -196,25 +194,21 @@ class FewShotScoring:
         }
 
     def _scores(self, results: Sequence[FewShotResult]) -> dict[str, Score]:
-        each = [
-            {
-                **self.measure.all_scores(
-                    self.units.truth[self.draws[result.trial.draw].test], result.as_array(self.units)
-                ),
-                PERPLEXITY: result.perplexity,
-            }
-            for result in results
-        ]
-        return {name: Score.of([scores[name] for scores in each]) for name in each[0]}
+        by_trial = []
+        for result in results:
+            truth = self.units.truth[self.draws[result.trial.draw].test]
+            scores = self.measure.all_scores(truth, result.as_array(self.units))
+            by_trial.append({**scores, PERPLEXITY: result.perplexity})
+        return {name: Score.of([scores[name] for scores in by_trial]) for name in by_trial[0]}
 
     def predictions(self, results: Sequence[FewShotResult]) -> Answers:
-        """Return predictions for the scored rows: (trials, rows, ...); of folds each seed is one trial."""
+        """Return predictions for the scored rows, (trials, rows, ...); the folds of a seed are joined to one trial."""
         if self.spec.folds is None:
             return np.stack([result.as_array(self.units) for result in results])
-        whole = {result.trial.seed: np.empty_like(self.units.truth) for result in results}
+        by_seed = {result.trial.seed: np.empty_like(self.units.truth) for result in results}
         for result in results:
-            whole[result.trial.seed][self.draws[result.trial.draw].test] = result.as_array(self.units)
-        return np.stack(list(whole.values()))
+            by_seed[result.trial.seed][self.draws[result.trial.draw].test] = result.as_array(self.units)
+        return np.stack(list(by_seed.values()))
 
     @property
     def _scored(self) -> Indices:
@@ -232,19 +226,22 @@ class FewShotScoring:
 
     def differences(self, results: Sequence[FewShotResult], first: Sequence[FewShotResult]) -> dict[str, Difference]:
         """Return the tests of a variant's results against those of the first variant."""
-        found, groups, truth = {}, self.groups[self._scored], self.units.truth[self._scored]
-        both = self.predictions(results), self.predictions(first)
+        tests, groups, truth = {}, self.groups[self._scored], self.units.truth[self._scored]
+        predicted, reference = self.predictions(results), self.predictions(first)
         for name in self.metrics:
             measure = replace(self.measure, name=name)
-            score, first_score = (float(score_runs(each, truth, measure).mean()) for each in both)
-            found[name] = Difference(score - first_score, metric_permutation(*both, truth, measure, groups=groups))
+            score, reference_score = (
+                float(score_runs(array, truth, measure).mean()) for array in (predicted, reference)
+            )
+            p_value = metric_permutation(predicted, reference, truth, measure, groups=groups)
+            tests[name] = Difference(score - reference_score, p_value)
         difference = _pooled_perplexity(results) - _pooled_perplexity(first)
         p_value = loss_permutation(self.losses(results), self.losses(first), groups)
-        return {**found, PERPLEXITY: Difference(difference, p_value)}
+        return {**tests, PERPLEXITY: Difference(difference, p_value)}
 
 
 def _pooled_perplexity(results: Sequence[FewShotResult]) -> float:
-    """Return exp of the mean cross-entropy over all units of all trials."""
+    """Return the exponential of the mean cross-entropy over all units of all trials."""
     loss = sum(sum(result.losses) for result in results)
     return float(np.exp(loss / max(1, sum(sum(result.counts) for result in results))))
 
@@ -252,25 +249,28 @@ def _pooled_perplexity(results: Sequence[FewShotResult]) -> float:
 def score_table(
     scoring: FewShotScoring, results: Mapping[str, Sequence[FewShotResult]], labels: Sequence[int]
 ) -> dict[str, tuple[LabelScores, ...]]:
-    """Return the entries of every variant, by its name; all but the first variant are tested against it."""
-    made = {
-        name: [scoring.entry(number, [each for each in found if each.trial.labels == number]) for number in labels]
-        for name, found in results.items()
+    """Return the entries of every variant by name; all variants are tested against the first."""
+    entries = {
+        name: [
+            scoring.entry(number, [result for result in variant_results if result.trial.labels == number])
+            for number in labels
+        ]
+        for name, variant_results in results.items()
     }
-    first, *others = made
+    first, *others = entries
     tests = {
-        (name, index): scoring.differences(chosen, made[first][index][1])
+        (name, index): scoring.differences(best_results, entries[first][index][1])
         for name in others
-        for index, (_, chosen) in enumerate(made[name])
+        for index, (_, best_results) in enumerate(entries[name])
     }
     for metric in (*scoring.metrics, PERPLEXITY):
-        corrected = holm_corrected([found[metric] for found in tests.values()])
-        for found, difference in zip(tests.values(), corrected, strict=True):
+        corrected = holm_corrected([differences[metric] for differences in tests.values()])
+        for differences, difference in zip(tests.values(), corrected, strict=True):
             assert difference is not None
-            found[metric] = difference
+            differences[metric] = difference
     return {
-        name: tuple(_with_tests(entry, tests.get((name, index), {})) for index, (entry, _) in enumerate(found))
-        for name, found in made.items()
+        name: tuple(_with_tests(scores, tests.get((name, index), {})) for index, (scores, _) in enumerate(pairs))
+        for name, pairs in entries.items()
     }
 
 

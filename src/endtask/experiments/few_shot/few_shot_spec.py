@@ -1,4 +1,4 @@
-"""The spec of a few-shot experiment: numbers of labels, draws of them, and what is trained on them."""
+"""The spec of a few-shot experiment: numbers of labels, draws of them, and the weights to train on them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _DEFAULT_LEARNING_RATES: dict[TrainedPart, float] = {"head": 1e-3, "transformer"
 
 
 class FewShotRow(Section):
-    """A row of a few-shot table: a pre-trained variant, what is trained of it, and its own training values."""
+    """A row of a few-shot table: a pre-trained variant, the weights to train, and the row's training values."""
 
-    variant: str = Field(description="the variant whose pre-trained encoder is trained further")
+    variant: str = Field(description="the variant whose pre-trained encoder is trained on few labels")
     title: str | None = Field(None, description="the row's name in the table; unset: made from the values below")
     train: TrainedPart = Field("head", description="head, transformer (head and layers) or all (embeddings too)")
     head: Head = Field("new", description="new: random weights; keep: the head of pre-training")
-    tasks: Tasks = Field("main", description="main, or all: the auxiliary tasks are trained together with it")
+    tasks: Tasks = Field("main", description="main: the end task only; all: together with the auxiliary tasks")
     learning_rates: LearningRates | None = Field(None, description="unset: the section's")
     epochs: Positive | None = Field(None, description="unset: the section's")
     patience: Positive | None = Field(None, description="unset: the section's")
@@ -44,42 +44,42 @@ class FewShotTable(Section):
     title: str = Field("", description="the heading of the table")
     rows: Annotated[tuple[FewShotRow, ...], Field(min_length=1)] = Field(description="the rows, in order")
     labels: Labels | None = Field(None, description="numbers of labels; unset: the section's")
-    tasks: tuple[str, ...] | None = Field(None, description="the study's tasks the table is for; unset: all")
+    tasks: tuple[str, ...] | None = Field(None, description="the tasks of the study that have the table; unset: all")
 
 
 class FewShotSpec(Section):
     """Numbers of labels x draws x seeds x learning rates, for each combination of trained part, head and tasks."""
 
     labels: Labels | None = Field(
-        None, description="numbers of labels to train on; unset: 50, 100, 150, 200 and 1000 as far as there are rows"
+        None, description="numbers of labels to train on; unset: 50, 100, 150, 200 and 1000 if there are enough rows"
     )
     samples: Positive = Field(5, description="draws of labels from train, each scored on test")
     folds: int | None = Field(
-        None, ge=2, description="instead of samples: cross-validation over all rows in so many folds"
+        None, ge=2, description="instead of samples: the number of folds of a cross-validation over all rows"
     )
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = Field(
         (0, 1), description="seeds of heads, batches and dropout, for each draw"
     )
     train: Annotated[tuple[TrainedPart, ...], Field(min_length=1)] = Field(
-        ("head",), description="what is trained: head, transformer (head and layers) or all (embeddings too)"
+        ("head",), description="weights to train: head, transformer (head and layers) or all (embeddings too)"
     )
     head: Annotated[tuple[Head, ...], Field(min_length=1)] = Field(
         ("new",), description="new: random weights; keep: the head of pre-training's aligned objective or task"
     )
     tasks: Annotated[tuple[Tasks, ...], Field(min_length=1)] = Field(
-        ("main",), description="main: the end task alone; all: as many labels of each auxiliary task, in turn"
+        ("main",), description="main: the end task only; all: alternating with as many labels of each auxiliary task"
     )
     learning_rates: LearningRates | None = Field(
-        None, description="the best on held-out rows counts; unset: 1e-3 for heads, else 1e-4"
+        None, description="the best on held-out rows is scored; unset: 1e-3 for heads, else 1e-4"
     )
-    epochs: Positive = Field(50, description="at most; the epoch with the best held-out perplexity counts")
+    epochs: Positive = Field(50, description="maximum; the epoch with the best held-out perplexity is scored")
     patience: Positive | None = Field(
-        10, description="a trial stops after so many epochs without improvement; null: never"
+        10, description="number of epochs without improvement after which a trial stops; null: never"
     )
     batch_size: Positive = Field(64, description="texts in a batch")
     dropout: Fraction = Field(0.1, description="before the last layer; everywhere if the encoder is trained")
     held_out: Annotated[float, Field(gt=0, le=1)] | Literal["dev"] = Field(
-        0.25, description="rows that choose the epoch: a share of the labels, drawn on top of them; dev: the dev split"
+        0.25, description="rows that choose the epoch: a share of the labels, drawn in addition; dev: the dev split"
     )
     seed: int = Field(0, ge=0, description="seed of the draws")
     tables: dict[str, FewShotTable] = Field({}, description="name: a table of a study")
@@ -101,7 +101,7 @@ class FewShotSpec(Section):
         return self
 
     def combinations(self, variant: str) -> Iterator[FewShotRow]:
-        """Yield a row for every combination; a head alone learns nothing from other tasks.
+        """Yield a row for every combination, except heads with other tasks, from which a head learns nothing.
 
         >>> rows = FewShotSpec(train=("head", "all"), tasks=("main", "all")).combinations("a")
         >>> [(row.train, row.head, row.tasks) for row in rows]
@@ -120,7 +120,7 @@ class FewShotSpec(Section):
         return self.learning_rates or (_DEFAULT_LEARNING_RATES[train],)
 
     def stops_after(self, epoch: int, best: int) -> bool:
-        """Return whether a trial stops after an epoch, given its best epoch so far (0: none yet).
+        """Return whether a trial stops after an epoch; `best` is its best epoch so far, or 0.
 
         >>> spec = FewShotSpec(patience=3)
         >>> spec.stops_after(7, best=4), spec.stops_after(6, best=4), FewShotSpec(patience=None).stops_after(9, 1)
@@ -129,7 +129,7 @@ class FewShotSpec(Section):
         return epoch == self.epochs or (self.patience is not None and epoch - best >= self.patience)
 
     def held_out_rows(self, labels: int) -> int:
-        """Return how many rows choose the epoch next to so many labels, at least two.
+        """Return the number of rows that choose the epoch, at least two, for a number of labels.
 
         >>> FewShotSpec().held_out_rows(200)
         50
@@ -138,7 +138,7 @@ class FewShotSpec(Section):
         return max(2, round(self.held_out * labels))
 
     def trials(self, labels: tuple[int, ...], train: TrainedPart) -> Iterator[FewShotTrial]:
-        """Yield every trial, those of one size one after the other."""
+        """Yield every trial, ordered by the number of labels."""
         for number in labels:
             for rate in self.learning_rates_of(train):
                 for draw in range(self.folds or self.samples):
@@ -147,7 +147,7 @@ class FewShotSpec(Section):
 
 @dataclass(frozen=True, order=True)
 class FewShotTrial:
-    """One trial: its number of labels, the draw they come from, its seed and its learning rate."""
+    """A trial: its number of labels, their draw, its seed and its learning rate."""
 
     labels: int
     draw: int
@@ -156,7 +156,7 @@ class FewShotTrial:
 
     @property
     def file_name(self) -> str:
-        """The name of its result file.
+        """The name of the trial's result file.
 
         >>> FewShotTrial(200, 0, 1, 1e-3).file_name
         'labels-200-draw-0-seed-1-lr-0.001.json'
@@ -165,7 +165,7 @@ class FewShotTrial:
 
 
 def check_few_shot(tree: Mapping[str, Any]) -> FewShotSpec:
-    """Check values that flags give.
+    """Return the spec with the values of flags. Raise `InputError` for a wrong value.
 
     >>> check_few_shot({"train": ["heads"]})
     Traceback (most recent call last):

@@ -1,6 +1,6 @@
-"""The training of few-shot trials, one after the other, by the training loop of every run.
+"""Train few-shot trials one after the other with the training loop of runs.
 
-A trial that trains only the head reads the encoder's vectors from memory: the encoder read each text once.
+A trial that trains only the head reads the encoder's vectors from memory: the encoder reads each text once.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from endtask.seeds import derive
 from endtask.task.targets import NO_WORD
 from endtask.tokenization.packed_texts import PackedTexts, WordStarts
 from endtask.tokenization.sampling import BatchPlan
-from endtask.training.finetune import END_TASK
+from endtask.training.finetune_phase import END_TASK
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
 from endtask.weighting.alternate import Alternate
 
-# The best epoch is chosen, so none needs to be the last: the learning rate is constant.
+# The learning rate is constant, because the best epoch may be any.
 PHASE_SETTINGS = PhaseSettings(lr_scheduler_type="constant", warmup_steps=0)
 _ENCODER, _EMBEDDINGS = "encoder.", "encoder.embeddings."
 
 
 @dataclass(frozen=True)
 class VectorBatch:
-    """The encoder's vectors of some units (units, hidden) and their classes; `IGNORED` where a unit does not count."""
+    """The encoder's vectors of some units, (units, hidden), and their classes; `IGNORED` for units without a target."""
 
     vectors: Tensor
     classes: Tensor
@@ -54,7 +54,7 @@ class VectorBatch:
 
     @property
     def padded_tokens(self) -> int:
-        """The number of units: there is no padding."""
+        """The number of units, because there is no padding."""
         return len(self.classes)
 
     def to(self, device: torch.device) -> VectorBatch:
@@ -62,7 +62,7 @@ class VectorBatch:
         return replace(self, vectors=self.vectors.to(device), classes=self.classes.to(device))
 
     def pin(self) -> VectorBatch:
-        """Return the batch: its vectors are on the device already."""
+        """Return the batch unchanged: its vectors are on the device already."""
         return self
 
 
@@ -84,14 +84,14 @@ class HeadObjective:
         return VectorBatch(self._cache[units], torch.from_numpy(classes))
 
     def loss(self, network: Network, batch: VectorBatch) -> Loss:
-        """Return the mean cross-entropy of the units that count."""
+        """Return the mean cross-entropy of the units with a target."""
         logits = network.heads[TASK](batch.vectors).float()
         total = functional.cross_entropy(logits, batch.classes, ignore_index=IGNORED, reduction="sum")
         mean = total / (batch.classes != IGNORED).sum().clamp(min=1)
         return Loss(mean, {"task": mean})
 
     def flops(self, network: Network, batch: VectorBatch) -> float:
-        """Return 0: the cost of trials is not reported."""
+        """Return 0, because the cost of trials is not reported."""
         return 0.0
 
 
@@ -103,10 +103,10 @@ class _BestEpoch:
 
 
 class FewShotTrials:
-    """Trains the task's head and, by `trained`, transformer and embeddings, each time from the network's weights.
+    """Trains the task's head and, depending on `trained`, transformer and embeddings, from the network's weights.
 
-    With a `cache` of the encoder's vectors only the head can be trained. `auxiliary` tasks are trained in turn with
-    the end task; only the end task is scored.
+    With a `cache` of the encoder's vectors only the head can be trained. The end task alternates with the `auxiliary`
+    tasks; only the end task is scored.
     """
 
     def __init__(
@@ -124,12 +124,12 @@ class FewShotTrials:
         heads = {TASK, *(task.head for task in auxiliary)}
         weights = network.named_parameters()
         self._trained = {name: weight for name, weight in weights if _is_trained(name, trained, heads)}
-        self._first = {name: weight.detach().clone() for name, weight in self._trained.items()}
+        self._initial = {name: weight.detach().clone() for name, weight in self._trained.items()}
 
     def train(
         self, trials: Sequence[FewShotTrial], reset_heads: Callable[[int], None] | None
     ) -> Iterator[FewShotResult]:
-        """Yield the result of each trial; at the end the network has its first weights again.
+        """Yield the result of each trial; at the end restore the network's weights.
 
         `reset_heads` gives heads the random weights of a seed.
         """
@@ -137,12 +137,12 @@ class FewShotTrials:
             weight.requires_grad_(name in self._trained)
         try:
             for trial in trials:
-                self._set_weights(self._first)
+                self._set_weights(self._initial)
                 if reset_heads is not None:
                     reset_heads(trial.seed)
                 yield self._run(trial)
         finally:
-            self._set_weights(self._first)
+            self._set_weights(self._initial)
             self._network.requires_grad_(True)
 
     @torch.no_grad()
@@ -162,9 +162,9 @@ class FewShotTrials:
 
     def _best_epoch(self, trial: FewShotTrial) -> _BestEpoch | None:
         phase, held_out = self.phase(trial), self._rows.held_out(trial)
-        per_epoch, best = phase.steps // self._rows.spec.epochs, None
+        steps_per_epoch, best = phase.steps // self._rows.spec.epochs, None
         for record in train(phase, build_optimizer(phase)):
-            epoch, remainder = divmod(record.step, per_epoch)
+            epoch, remainder = divmod(record.step, steps_per_epoch)
             if remainder:
                 continue
             sums, counts = self._rows.units.losses(held_out, self._probabilities(held_out))
@@ -178,7 +178,7 @@ class FewShotTrials:
         return best
 
     def phase(self, trial: FewShotTrial) -> Phase:
-        """Return the training of a trial: as many rows of each task, batches in turn, each row once in an epoch."""
+        """Return the phase of a trial: as many rows of each task, alternating batches, each row once an epoch."""
         spec = self._rows.spec
         self._network.set_dropout(spec.dropout)
         plans = {END_TASK: self._rows.batches(trial)}
@@ -220,7 +220,7 @@ class FewShotTrials:
 
 
 def _is_trained(name: str, trained: TrainedPart, heads: Collection[str]) -> bool:
-    """Return whether a weight of the network is trained; the heads of the trained tasks always are.
+    """Return whether a weight of the network is trained; heads of the trained tasks always are.
 
     >>> [_is_trained("encoder.embeddings.norm.weight", trained, ["task"]) for trained in ("head", "transformer", "all")]
     [False, False, True]

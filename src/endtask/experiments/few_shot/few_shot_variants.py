@@ -1,4 +1,4 @@
-"""Variants of a few-shot experiment: a pre-trained run, what is trained of it, and the head it starts with."""
+"""Variants of a few-shot experiment: a pre-trained run, the weights to train, and the head to start with."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import fitting_objective, keep_aligned_head, network_for, reuse_auxiliary_head
 
-_ROW_VALUES = ("learning_rates", "epochs", "patience")
+_ROW_KEYS = ("learning_rates", "epochs", "patience")
 
 
 @dataclass(frozen=True)
 class PretrainedRun:
-    """The weights and tokenizer of a run, and its task; `digest` changes with anything that made them."""
+    """The weights, tokenizer and task of a run; `digest` is the fingerprint of its pre-training."""
 
     name: str
     folder: Path
@@ -42,7 +42,7 @@ class PretrainedRun:
 
     @property
     def weights(self) -> Path:
-        """The pre-trained weights: the last ones, or the best on dev if the run fine-tunes those."""
+        """The file of the pre-trained weights: the last, or the best on dev if the run fine-tunes those."""
         from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS
 
         return self.folder / "pretrain" / (BEST_PRETRAINED if self.settings.finetune.start_from == "best" else WEIGHTS)
@@ -60,7 +60,7 @@ class PretrainedRun:
 
 
 def open_pretrained(folder: Path, name: str | None = None) -> PretrainedRun:
-    """Return the run in a folder, under the folder's name unless another is given; raise if it is not complete."""
+    """Return the run in a folder; named after the folder by default. Raise `InputError` if it is incomplete."""
     if not (folder / SETTINGS_FILE).is_file():
         raise InputError("no run here", path=folder, hint="endtask run --output FOLDER --until pretrain makes one")
     manifests = {stage: read_manifest(folder / stage) for stage in ("read", "pack", "pretrain")}
@@ -77,24 +77,24 @@ def open_pretrained(folder: Path, name: str | None = None) -> PretrainedRun:
     if not run.task.task_type.one_label:
         raise InputError(f"few-shot learning is for tasks with one class for each text or word, not {run.task.type}")
     settings = run.bundled.local_settings(run.settings).model_copy(update={"compile": "graphs"})  # trials are short
-    found = PretrainedRun(name or folder.resolve().name, folder, settings, run.task, pretrain["fingerprint"])
-    if not found.weights.is_file():
-        raise InputError("the pre-trained weights are not here", path=found.weights)
-    return found
+    pretrained = PretrainedRun(name or folder.resolve().name, folder, settings, run.task, pretrain["fingerprint"])
+    if not pretrained.weights.is_file():
+        raise InputError("the pre-trained weights are not here", path=pretrained.weights)
+    return pretrained
 
 
 def open_all(folders: Mapping[str, Path]) -> list[PretrainedRun]:
-    """Return the runs, by name, of one task."""
-    found = [open_pretrained(folder, name) for name, folder in folders.items()]
-    for run in found:
-        if run.task.fingerprint != found[0].task.fingerprint:
-            raise InputError(f"another task than that of {found[0].folder}", path=run.folder)
-    return found
+    """Return the runs in folders by name. Raise `InputError` if their tasks differ."""
+    runs = [open_pretrained(folder, name) for name, folder in folders.items()]
+    for run in runs:
+        if run.task.fingerprint != runs[0].task.fingerprint:
+            raise InputError(f"another task than that of {runs[0].folder}", path=run.folder)
+    return runs
 
 
 @dataclass(frozen=True)
 class FewShotVariant:
-    """A row of a table on a pre-trained run; `spec` has the row's own values, `folder` is that of its results."""
+    """A row of a table with its pre-trained run, the spec with the row's values, and the folder of its results."""
 
     pretrained: PretrainedRun
     row: FewShotRow
@@ -103,21 +103,21 @@ class FewShotVariant:
 
     @classmethod
     def of(cls, row: FewShotRow, runs: Sequence[PretrainedRun], spec: FewShotSpec, key: str) -> FewShotVariant:
-        """Return the variant of a row; `key` names its table in messages."""
+        """Return the variant of a row; `key` is its table in messages."""
         by_name = {run.name: run for run in runs}
         if row.variant not in by_name:
             raise InputError(f"no variant is named {row.variant!r}", key=key, hint=did_you_mean(row.variant, by_name))
-        values = {name: getattr(row, name) for name in _ROW_VALUES if getattr(row, name) is not None}
-        # Learning rates are part of a trial's file name; other values of the row's own are part of the folder's.
-        own = [(name, value) for name, value in values.items() if value != getattr(spec, name)]
-        changed = "".join(f"-{name}-{value}" for name, value in own if name != "learning_rates")
+        values = {name: getattr(row, name) for name in _ROW_KEYS if getattr(row, name) is not None}
+        # Learning rates are part of a trial's file name; the row's other values are part of the folder's name.
+        changes = [(name, value) for name, value in values.items() if value != getattr(spec, name)]
+        suffix = "".join(f"-{name}-{value}" for name, value in changes if name != "learning_rates")
         tasks = "-all-tasks" if row.tasks == "all" else ""
-        folder = Path("runs") / row.variant / f"{row.train}-{row.head}{tasks}{changed}"
+        folder = Path("runs") / row.variant / f"{row.train}-{row.head}{tasks}{suffix}"
         return cls(by_name[row.variant], row, spec.model_copy(update=values), folder)
 
     @property
     def name(self) -> str:
-        """The title, or the run's name, what is trained, the head and whether auxiliary tasks are trained too."""
+        """The title, or else the run's name, the trained weights, the head, and whether all tasks are trained."""
         row = self.row
         if row.title is not None:
             return row.title
@@ -129,7 +129,7 @@ class FewShotVariant:
         return list(self.spec.trials(labels, self.row.train))
 
     def check(self) -> None:
-        """Raise if a head is to be kept that is not there, or if there are no auxiliary tasks to train."""
+        """Raise `InputError` if the run lacks the head to keep or the auxiliary tasks to train."""
         run = self.pretrained
         if self.row.head == "keep" and not (run.settings.reads_aligned or _has_task_head(run)):
             raise InputError(
@@ -151,14 +151,14 @@ def _has_task_head(run: PretrainedRun) -> bool:
 
 
 def _has_auxiliary_head(run: PretrainedRun, task: AuxiliaryTask) -> bool:
-    """Return whether pre-training trained a head for an auxiliary task, or an aligned one of the same classes."""
+    """Return whether pre-training trained a head for an auxiliary task, or an aligned head with the same classes."""
     settings = run.settings
     fits = settings.reads_aligned and fitting_objective(task.task.task_type, task.task.labels, settings) is not None
     return fits or task.name in settings.learned_tasks
 
 
 class VariantTrainer:
-    """Trains the trials of variants of one pre-trained run; its texts are tokenised in `scratch`."""
+    """Trains the trials of a pre-trained run's variants; the tokenised texts are in `scratch`."""
 
     def __init__(
         self,
@@ -180,19 +180,16 @@ class VariantTrainer:
         run = self._run
         return move(network_for(run.task, run.folder / "pack", run.settings), run.settings, self._context)
 
-    def _trial_rows(self, variant: FewShotVariant) -> TrialRows:
-        return TrialRows(variant.spec, self._labels, self._draws, self.units)
-
     def train(self, variant: FewShotVariant, trials: Sequence[FewShotTrial]) -> Iterator[FewShotResult]:
         """Yield the result of each trial."""
         cached = variant.row.train == "head"
         return self.trials_of(variant, cached=cached).train(trials, lambda seed: self._reset_heads(variant, seed))
 
     def trials_of(self, variant: FewShotVariant, *, cached: bool) -> FewShotTrials:
-        """Return the training of a variant's trials; `cached`: on vectors that the encoder computed once."""
-        self._load(variant)
+        """Return the training of a variant's trials; if `cached`, on vectors that the encoder computed once."""
+        self._load_weights(variant)
         return FewShotTrials(
-            self._trial_rows(variant),
+            TrialRows(variant.spec, self._labels, self._draws, self.units),
             self._network,
             self._texts,
             self._context,
@@ -201,7 +198,7 @@ class VariantTrainer:
             self._cache if cached else None,
         )
 
-    def _load(self, variant: FewShotVariant) -> None:
+    def _load_weights(self, variant: FewShotVariant) -> None:
         load_weights(self._run.weights, self._network)
         if variant.row.head == "keep" and self._run.settings.reads_aligned:
             keep_aligned_head(self._network, self._run.settings)
@@ -214,12 +211,15 @@ class VariantTrainer:
     @cached_property
     def _auxiliary(self) -> tuple[AuxiliaryTask, ...]:
         """The auxiliary tasks, tokenised when the first variant needs them."""
-        run, found = self._run, auxiliary_rows(self._run.task, self._rows, self._draws, self._spec)
-        length, folder = run.settings.finetune.max_length, self._scratch / "tasks"
-        return tuple(AuxiliaryTask(rows, run.tokenizer, length, self._spec, folder / rows.name) for rows in found)
+        run, folder = self._run, self._scratch / "tasks"
+        length = run.settings.finetune.max_length
+        return tuple(
+            AuxiliaryTask(rows, run.tokenizer, length, self._spec, folder / rows.name)
+            for rows in auxiliary_rows(run.task, self._rows, self._draws, self._spec)
+        )
 
     def _reset_heads(self, variant: FewShotVariant, seed: int) -> None:
-        """Give new weights to the heads that are not kept; pre-training may have none for an auxiliary task."""
+        """Give random weights to new heads, and to heads of auxiliary tasks that pre-training did not train."""
         if variant.row.head == "new":
             self.reset_head(seed)
         for task in self._auxiliary_of(variant):
@@ -235,7 +235,7 @@ class VariantTrainer:
 
     @cached_property
     def _cache(self) -> FeatureCache:
-        """Vectors of all rows that some trial reads; variants with a frozen encoder share them."""
+        """Vectors of all rows that trials read; variants with a frozen encoder share them."""
         rows = TrialRows(self._spec, self._labels, self._draws, self.units).all_rows()
         vectors = unit_vectors(self._network, self._texts, self.units, rows, self._context)
         return FeatureCache(vectors, self.units.of(rows), len(self.units.classes))

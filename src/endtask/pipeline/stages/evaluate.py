@@ -9,12 +9,12 @@ from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 
 
 class Evaluate(Stage):
-    """Scores and predictions."""
+    """Scores the models and stores their predictions."""
 
     name = "evaluate"
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return what decides on the scores."""
+        """Return the settings of the scores."""
         return ("evaluate.metric", "evaluate.positive_label", "evaluate.threshold")
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
@@ -30,4 +30,14 @@ class Evaluate(Stage):
         folder = stage.start()
         with explained_memory_trouble():
             auxiliary = evaluate_auxiliary_tasks(data.task, packed, weights, network, settings, folder, context)
-            return evaluate(data.task, packed, weights, network, settings, folder, context, auxiliary=auxiliary)
+            return evaluate(
+                data.task,
+                packed,
+                weights,
+                network,
+                settings,
+                folder,
+                context,
+                read=finished["read"],
+                auxiliary=auxiliary,
+            )

@@ -6,17 +6,17 @@ from endtask.config import Settings
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 
-_READ = ("finetune", "evaluate.metric", "evaluate.positive_label", "evaluate.threshold", "skip_finetuning")
+_SETTINGS = ("finetune", "evaluate.metric", "evaluate.positive_label", "evaluate.threshold", "skip_finetuning")
 
 
 class Finetune(Stage):
-    """The best weights of each seed."""
+    """Trains each seed and stores its best weights."""
 
     name = "finetune"
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return the section of fine-tuning, and what scores dev."""
-        return _READ
+        """Return the section of fine-tuning, and the settings of dev scores."""
+        return _SETTINGS
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Train every seed."""

@@ -9,12 +9,12 @@ from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 
 
 class Model(Stage):
-    """The model folder, and one for each auxiliary task."""
+    """Writes the model folder, and one for each auxiliary task."""
 
     name = "model"
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return no keys: all that counts has counted before."""
+        """Return no keys: the fingerprints of earlier stages cover all settings."""
         return ()
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:

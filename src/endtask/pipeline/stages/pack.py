@@ -9,7 +9,7 @@ from endtask.io.run_layout import DOMAIN, SELECTION
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 
-_READ = (
+_SETTINGS = (
     "tokenizer",
     "model.path",
     "seed",
@@ -19,25 +19,21 @@ _READ = (
     "finetune.max_length",
     "finetune.window_stride",
 )
-_READ_BY_ALIGNED = (
-    "aligned",
-    "corpus.passage_characters",
-    "retrieve.contamination_filter",
-)
+_ALIGNED_SETTINGS = ("aligned", "corpus.passage_characters", "retrieve.contamination_filter")
 
 
 class Pack(Stage):
-    """The tokenizer and the packed tokens."""
+    """Writes the tokenizer and the packed tokens."""
 
     name = "pack"
     reads_files_of = "select"
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return the tokenizer's section and all lengths."""
-        return (*_READ, *(_READ_BY_ALIGNED if settings.reads_aligned else ()))
+        """Return the section of the tokenizer, and all lengths."""
+        return (*_SETTINGS, *(_ALIGNED_SETTINGS if settings.reads_aligned else ()))
 
     def inputs_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return a given tokenizer, and the texts of aligned objectives."""
+        """Return the tokenizer to load, if any, and the texts of aligned objectives."""
         return ("tokenizer", "aligned") if settings.reads_aligned else ("tokenizer",)
 
     def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
@@ -56,10 +52,9 @@ class Pack(Stage):
 
 
 def _aligned(data: RunData) -> DrawnDocuments | None:
-    """Return the passages of aligned objectives, where pre-training has some."""
+    """Return the passages of aligned objectives; None if pre-training has no such objective."""
     settings = data.settings
     if not settings.reads_aligned:
         return None
     corpus = Corpus.aligned(settings.aligned, settings.corpus)
-    check = data.contamination_check()
-    return DrawnDocuments(corpus, is_contaminated=check)
+    return DrawnDocuments(corpus, is_contaminated=data.contamination_check())

@@ -6,7 +6,7 @@ from endtask.config import Settings
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 
-_READ = (
+_SETTINGS = (
     "skip_pretraining",
     "model",
     "pretrain",
@@ -22,14 +22,14 @@ _READ = (
 
 
 class Pretrain(Stage):
-    """The weights after pre-training."""
+    """Trains the encoder and stores its weights."""
 
     name = "pretrain"
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the sections of the model and of pre-training."""
         metric = ("evaluate.metric",) if settings.pretrain.eval_steps is not None else ()
-        return (*_READ, *metric)
+        return (*_SETTINGS, *metric)
 
     def inputs_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the checkpoint that training starts from."""

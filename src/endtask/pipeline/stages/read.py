@@ -20,7 +20,7 @@ _COLUMNS = ("id", "text", "text_pair", "label", "tokens", "part")
 
 
 class Read(Stage):
-    """The rows and the audit of the task, and of auxiliary tasks."""
+    """Writes the rows and the audit of the task and of auxiliary tasks."""
 
     name = "read"
 
@@ -33,10 +33,14 @@ class Read(Stage):
         return ("task",)
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
-        """Write the rows of each split and the audit."""
+        """Write the rows of each split, the audit and the answers of the baselines."""
+        from endtask.evaluation.baselines import scored_split
+        from endtask.evaluation.run_baselines import write_baselines
+
         folder = stage.start()
         auxiliary, leaks = data.task.auxiliary, list(leaks_between(data.task))
         counts: Counts = _write_task(data.task, folder, leaks=leaks)
+        write_baselines(data.task, scored_split(data.task), folder)
         if auxiliary:
             counts[TASKS] = {
                 name: _write_task(task, folder / TASKS / name, f"{name}: ") for name, task in auxiliary.items()
@@ -47,11 +51,11 @@ class Read(Stage):
 
 
 def _write_task(task: Task, folder: Path, prefix: str = "", leaks: Sequence[str] = ()) -> Counts:
-    """Write the audit and the rows of a task; returns the number of rows of each split."""
+    """Write the audit and the rows of a task. Return the number of rows of each split."""
     folder.mkdir(parents=True, exist_ok=True)
     findings = audit(task)
-    between = {"leaks_between_tasks": list(leaks)} if task.auxiliary else {}
-    write_json(folder / AUDIT, {**findings.to_dict(), **between})
+    leaks_between_tasks = {"leaks_between_tasks": list(leaks)} if task.auxiliary else {}
+    write_json(folder / AUDIT, {**findings.to_dict(), **leaks_between_tasks})
     for split, examples in task.splits.items():
         write_text(folder / f"{split}.jsonl", "".join(f"{_as_json(example)}\n" for example in examples))
     for problem in findings.problems:

@@ -11,7 +11,7 @@ from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 
 
 class Retrieve(Stage):
-    """The passages that the task's texts retrieve."""
+    """Writes the passages that the task's texts retrieve."""
 
     name = "retrieve"
 
@@ -24,7 +24,7 @@ class Retrieve(Stage):
         return ("corpus",)
 
     def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
-        """Return the same."""
+        """Return the corpus."""
         return self.inputs_read(settings)
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
@@ -34,6 +34,6 @@ class Retrieve(Stage):
         settings = data.settings
         workers = settings.threads or usable_cores()
         paths = RetrievePaths(stage.start(), stage.final.parent / SCRATCH, workers)
-        # The corpus may be there for the domain's text alone.
+        # The settings may name a corpus only for the domain's text.
         corpus = data.corpus if needs_corpus(settings.select) else None
         return retrieve(data.task, corpus, settings.retrieve, paths)

@@ -1,4 +1,4 @@
-"""Select the passages that are trained on, and draw the domain's text."""
+"""Select the passages of pre-training, and draw the domain's text."""
 
 from __future__ import annotations
 
@@ -17,42 +17,41 @@ if TYPE_CHECKING:
     from endtask.selectors.base import RunContext, Selector
 
 LARGE_SHARE = 0.3
-_SUGGESTED = "--set select.budget=5%"
-_DOMAIN = ("domain", "retrieve.contamination_filter")
+_DOMAIN_SETTINGS = ("domain", "retrieve.contamination_filter")
 
 
 class Select(Stage):
-    """The selection, and the domain where pre-training reads it."""
+    """Writes the selection, and the domain's text if pre-training reads it."""
 
     name = "select"
     reads_files_of = "retrieve"
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return the section of the selector, and the keys outside it that its parts read."""
-        of_parts = (key for part in settings.select.part.parts() for key in part.settings_read(settings))
-        return tuple(dict.fromkeys(("select", "seed", *of_parts, *(_DOMAIN if settings.reads_domain else ()))))
+        """Return the section of the selector, and the other settings that the selector reads."""
+        selector_keys = (key for part in settings.select.part.parts() for key in part.settings_read(settings))
+        domain_keys = _DOMAIN_SETTINGS if settings.reads_domain else ()
+        return tuple(dict.fromkeys(("select", "seed", *selector_keys, *domain_keys)))
 
     def inputs_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return what the selector reads in addition to the corpus."""
-        of_parts = (name for part in settings.select.part.parts() for name in part.inputs_read())
-        return tuple(dict.fromkeys(("selection", *of_parts)))
+        """Return the inputs that the selector reads in addition to the corpus."""
+        selector_inputs = (name for part in settings.select.part.parts() for name in part.inputs_read())
+        return tuple(dict.fromkeys(("selection", *selector_inputs)))
 
     def inputs_opened(self, settings: Settings) -> tuple[str, ...]:
-        """Return the corpus and the selector's own file, where the selector or the domain reads them."""
+        """Return the corpus and the selector's file, if the selector or the domain reads them."""
         parts = settings.select.part.parts()
-        corpus = settings.reads_domain or any(part.opens_corpus for part in parts)
-        own = any(part.external_path() for part in parts)
-        return (*(("corpus",) if corpus else ()), *(("selection",) if own else ()))
+        opens_corpus = settings.reads_domain or any(part.opens_corpus for part in parts)
+        opens_file = any(part.external_path() for part in parts)
+        return (*(("corpus",) if opens_corpus else ()), *(("selection",) if opens_file else ()))
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
-        """Write the selection, and the domain's text where pre-training reads it."""
+        """Write the selection, and the domain's text if pre-training reads it."""
         with _memory_hint(data.settings):
             counts = _select(data, stage, finished)
         return {**counts, **_domain(data, stage)}
 
 
 def _select(data: RunData, stage: StageFolder, finished: Finished) -> Counts:
-    """Write the selection."""
     from endtask.selectors.base import RunContext
 
     manifest = read_manifest(finished["retrieve"])
@@ -91,16 +90,17 @@ def select(run: RunContext) -> Counts:
     counts = {"passages": selected.passages, "bytes": selected.bytes, "share_of_corpus": share, **selected.counts}
     if run.examples and selected.passages:
         counts["quality"] = quality(run, path)
-    if share > LARGE_SHARE:
+    budget = run.settings.budget
+    if share > LARGE_SHARE and (budget is None or selected.bytes > budget.at_least):
         warning = f"{share:.0%} of the corpus is selected; so large a part is much the same for any task"
-        counts["warning"] = f"{warning}; a budget selects the best of it: {_SUGGESTED}"
+        counts["warning"] = f"{warning}; a budget selects the best of it: --set select.budget=5%"
         warn(counts["warning"])
-    remove_folder(folder / INFLUENCE_FOLDER)  # at the very end: a killed run resumes from it
+    remove_folder(folder / INFLUENCE_FOLDER)  # last, because a killed run resumes from it
     return counts
 
 
 def _memory_hint(settings: Settings) -> AbstractContextManager[None]:
-    """Explain how to need less memory where a selector runs a model."""
+    """Return a context that adds a hint to out-of-memory errors of a selector that runs a model."""
     hints = [part.memory_hint for part in settings.select.part.parts() if part.memory_hint is not None]
     if not hints:
         return nullcontext()
@@ -110,7 +110,7 @@ def _memory_hint(settings: Settings) -> AbstractContextManager[None]:
 
 
 def _domain(data: RunData, stage: StageFolder) -> Counts:
-    """Draw the domain's text, where pre-training reads it."""
+    """Draw the domain's text if pre-training reads it. Return its counts."""
     if not data.settings.reads_domain:
         return {}
     from endtask.selectors.domain import select_domain

@@ -1,4 +1,4 @@
-"""Between the passes: go over the shards in corpus order, number the passages, drop duplicates, sum the statistics."""
+"""Join the shards between the passes: number the passages in corpus order, drop duplicates, sum the statistics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LONGEST_RENAME = 200
 class JoinedShard:
     """A shard whose passages in the corpus have the positions from `first_position` on.
 
-    `renames` says how often the id of each passage was taken (see `KeySet.add_names`).
+    `renames` has the result of `KeySet.add_names` for the id of each passage.
     """
 
     shard: Shard
@@ -55,7 +55,7 @@ class JoinedShard:
 
 @dataclass(frozen=True)
 class JoinedCorpus:
-    """The corpus after pass 1: all that pass 2 and the readers of single passages need.
+    """The corpus after pass 1.
 
     `unknown_exclusions` are ids of `corpus.exclude` that no document and no passage has.
     """
@@ -90,7 +90,7 @@ class JoinedCorpus:
 
 
 def join(corpus: Corpus, shards: Sequence[tuple[Shard, ShardFolder]]) -> JoinedCorpus:
-    """Join all shards in corpus order; of equal passages, only the first stays in the corpus."""
+    """Join all shards in corpus order; of equal passages only the first stays in the corpus."""
     return _Joiner(corpus).join(shards)
 
 
@@ -99,7 +99,7 @@ class _Joiner:
         self._corpus = corpus
         self._ids, self._texts = KeySet(), KeySet()
         self._excluded = string_keys(sorted(corpus.exclude))
-        self._not_found = np.ones(len(self._excluded), dtype=np.bool_)
+        self._unknown = np.ones(len(self._excluded), dtype=np.bool_)
         self._statistics = CorpusStatistics(
             {source.name: SourceStatistics(skipped_files=source.skipped) for source in corpus.sources}
         )
@@ -110,17 +110,15 @@ class _Joiner:
         frequency: NDArray[np.int64] | None = None
         for shard, folder in shards:
             states, renames = (np.zeros(folder.counts.passages, dtype=np.uint8) for _ in range(2))
-            added = JoinedShard(shard, folder, position, states, renames)
-            words += self._fill_states(added)
-            joined.append(added)
-            position += added.passages
-            found = _scored_frequency(added)
-            frequency = found if frequency is None else frequency + found
+            joined_shard = JoinedShard(shard, folder, position, states, renames)
+            words += self._fill_states(joined_shard)
+            joined.append(joined_shard)
+            position += joined_shard.passages
+            shard_frequency = _scored_frequency(joined_shard)
+            frequency = shard_frequency if frequency is None else frequency + shard_frequency
         assert frequency is not None
         self._statistics.check_not_empty(self._corpus.sources)
-        counts = np.zeros(3, dtype=np.int64)
-        for added in joined:
-            counts += np.bincount(added.states, minlength=3)
+        counts = np.sum([np.bincount(shard.states, minlength=3) for shard in joined], axis=0)
         scored = int(counts[SCORED])
         return JoinedCorpus(
             joined,
@@ -129,11 +127,11 @@ class _Joiner:
             frequency,
             self._statistics,
             int(counts[CONTAMINATED]),
-            tuple(name for name, left in zip(sorted(self._corpus.exclude), self._not_found, strict=True) if left),
+            tuple(name for name, unknown in zip(sorted(self._corpus.exclude), self._unknown, strict=True) if unknown),
         )
 
     def _fill_states(self, shard: JoinedShard) -> int:
-        """Fill in a shard's states and renames; returns the number of words in scored passages."""
+        """Fill in a shard's states and renames; return the number of words in scored passages."""
         counts = self._statistics.sources[shard.shard.source.name]
         counts.documents += shard.folder.counts.documents
         counts.empty += shard.folder.counts.empty
@@ -162,16 +160,16 @@ class _Joiner:
         return states
 
     def _is_excluded(self, *names: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return which passages `corpus.exclude` names by document or passage id; records the exclusions found."""
+        """Return which passages `corpus.exclude` names by document or passage id, and record these exclusions."""
         hits = [np.isin(keys, self._excluded) for keys in names]
         found = np.concatenate([keys[hit] for keys, hit in zip(names, hits, strict=True)])
-        self._not_found &= ~np.isin(self._excluded, found)
-        either: NDArray[np.bool_] = np.any(hits, axis=0)
-        return either
+        self._unknown &= ~np.isin(self._excluded, found)
+        is_excluded: NDArray[np.bool_] = np.any(hits, axis=0)
+        return is_excluded
 
 
 class KeySet:
-    """A growing set of 64-bit keys for arrays: one flat table with linear probing, 11 to 22 bytes a key.
+    """A growing set of 64-bit keys with operations on arrays: a hash table with linear probing, 11 to 22 bytes a key.
 
     >>> seen = KeySet()
     >>> seen.add(np.array([7, 8, 7], dtype=np.uint64)), len(seen)
@@ -186,16 +184,16 @@ class KeySet:
         return self._count
 
     def add(self, keys: Keys) -> NDArray[np.bool_]:
-        """Add keys in order; returns which of them were new."""
+        """Add keys in order; return which of them were new."""
         self._grow(len(keys))
         is_new = np.zeros(len(keys), dtype=np.bool_)
         self._count += _add_keys(self._slots, self._shift(), keys, is_new)
         return is_new
 
     def add_names(self, keys: Keys, fallbacks: Keys) -> NDArray[np.uint8]:
-        """Add each name by its key or, where that is taken, by the key of another name; returns which name was added.
+        """Add the key of each name, or of the first variant of the name that is not taken; return the variants.
 
-        0: its own; 1: the fallback; n + 1: the fallback with n more tildes at its end.
+        0: the name itself; 1: its fallback; n + 1: the fallback followed by n tildes.
         """
         self._grow(len(keys))
         renames = np.zeros(len(keys), dtype=np.uint8)
@@ -217,7 +215,7 @@ class KeySet:
 
 
 def final_keys(keys: Keys, fallbacks: Keys, renames: NDArray[np.uint8]) -> Keys:
-    """Return the keys of the names that `KeySet.add_names` added."""
+    """Return the keys that `KeySet.add_names` added."""
     final: Keys = np.where(renames > 0, fallbacks, keys)
     for tildes in range(1, int(renames.max(initial=0))):
         final = np.where(renames > tildes, (final ^ _TILDE) * _FACTOR, final)
@@ -247,7 +245,7 @@ def _subtract_dropped(pairs, pair_counts, is_scored, frequency):  # type: ignore
 
 @numba.njit
 def _enter(slots, shift, key):  # type: ignore[no-untyped-def]
-    """Add one key; returns whether it was new. 0 marks an empty slot, so the key 0 is stored as 1."""
+    """Add a key; return whether it was new. 0 marks an empty slot, so the key 0 is stored as 1."""
     key = max(key, np.uint64(1))
     slot = np.int64((key * _SPREAD) >> np.uint64(shift))
     while slots[slot] != 0:
@@ -272,7 +270,7 @@ def _add_names(slots, shift, keys, fallbacks, renames):  # type: ignore[no-untyp
     for index in range(keys.size):
         key, tried = keys[index], 0
         while not _enter(slots, shift, key) and tried < _LONGEST_RENAME:
-            # FNV-1a gives the key of a text with one more letter from the key of the text.
+            # FNV-1a computes the key of a text followed by a tilde from the key of the text.
             key = fallbacks[index] if tried == 0 else (key ^ _TILDE) * _FACTOR
             tried += 1
         renames[index] = tried

@@ -1,4 +1,4 @@
-"""The kernel of pass 1: reads passages as bytes; computes word counts, counts of query words and keys of the texts."""
+"""The kernel of pass 1 scans passages as bytes: word counts, counts of query words, and keys of the texts."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Bytes = NDArray[np.uint8]
 MOST_TERMS = 1 << 24
 """A term and its count share 32 bits."""
 FULL_COUNT = 255
-"""A count that continues in the next pair."""
+"""A count of this value continues in the next pair."""
 
 _START = np.uint64(HASH_START)
 _FACTOR = np.uint64(HASH_FACTOR)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _TERM_BITS, _TERM_MASK = np.uint64(24), np.uint64(MOST_TERMS - 1)
 _BLANK = np.uint64(32)
-_DOTTED_CAPITAL_I, _DOT_ABOVE = 0x130, np.uint64(0x307)  # the one character whose lower case is two: i and the dot
+_DOTTED_CAPITAL_I, _DOT_ABOVE = 0x130, np.uint64(0x307)  # the only character whose lower case is two characters
 _LINE_OR_SENTENCE_ENDS = b".!?\n\r\v\f\x1c\x1d\x1e"
 
 
 class Terms:
-    """The numbered words of all queries in a hash table for the kernels, which compare hits letter by letter."""
+    """The numbered words of all queries as a hash table for the kernel, which compares hits letter by letter."""
 
     def __init__(self, words: Sequence[str]) -> None:
         if len(words) >= MOST_TERMS:
@@ -51,7 +51,7 @@ class Terms:
         bits = max(8, (4 * len(words)).bit_length())
         self.shift = 64 - bits
         self.slots = np.zeros(1 << bits, dtype=np.uint64)
-        """Open addressing: the high bits of a word's hash, and its number from 1 on in the low 24."""
+        """Open addressing: the high bits of a word's hash, and in the low 24 bits its number from 1."""
         _fill_terms(self.points, self.offsets, self.shift, self.slots)
 
     def __len__(self) -> int:
@@ -109,11 +109,11 @@ class Scanner:
 
 
 def join_strings(texts: Sequence[str], encoding: str, kind: type) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Encode texts end to end; text i is `joined[offsets[i]:offsets[i + 1]]`."""
+    """Encode texts end to end: text i is `joined[offsets[i]:offsets[i + 1]]`."""
     parts = [text.encode(encoding) for text in texts]
     offsets = np.zeros(len(parts) + 1, dtype=np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
-    joined: NDArray[Any] = np.frombuffer(bytearray().join(parts), dtype=kind)  # of bytes, the array would be read-only
+    joined: NDArray[Any] = np.frombuffer(bytearray().join(parts), dtype=kind)  # an array of bytes would be read-only
     return joined, offsets // joined.itemsize
 
 
@@ -163,7 +163,7 @@ def _lower(point, lower):  # type: ignore[no-untyped-def]
 
 @numba.njit
 def _is_term(buffer, start, stop, lower, points, first, last):  # type: ignore[no-untyped-def]
-    """Return whether the word at `start:stop` is the term with the code points `first:last`."""
+    """Return whether the word in `buffer[start:stop]` is the term in `points[first:last]`."""
     offset = start
     at = first
     while offset < stop:
@@ -181,7 +181,7 @@ def _is_term(buffer, start, stop, lower, points, first, last):  # type: ignore[n
 
 @numba.njit
 def rest_of_word(buffer, start, offset, stop, value, key, classes, lower):  # type: ignore[no-untyped-def]
-    """Continue the word from `start`, read up to `offset`: returns its end, its hash and the key of the text."""
+    """Read the word that begins at `start` from `offset` to its end; return the end, its hash and the text's key."""
     while offset < stop:
         point, size = code_point(buffer, offset)
         kind = classes[point]
@@ -199,7 +199,7 @@ def rest_of_word(buffer, start, offset, stop, value, key, classes, lower):  # ty
 
 @numba.njit
 def _flush(touched, found, counts, frequency, pairs, used):  # type: ignore[no-untyped-def]
-    """Write the terms of one passage with their counts, and reset the counts; returns the number of pairs so far."""
+    """Write the terms of a passage with their counts and reset the counts; return the number of pairs so far."""
     for index in range(found):
         term = touched[index]
         count = counts[term]
@@ -228,7 +228,7 @@ def scan_passages(  # type: ignore[no-untyped-def]
     counts, touched, hashes, breaks,
     lengths, pair_counts, pairs, keys, suspects, frequency,
 ):  # fmt: skip
-    """Scan passages in order; returns the number of pairs written.
+    """Scan passages in order; return the number of pairs written.
 
     `counts` (one per term) must be zero and is zero again at the end; `touched`, `hashes` and `breaks` are scratch
     arrays for one passage.
@@ -237,8 +237,8 @@ def scan_passages(  # type: ignore[no-untyped-def]
     mask = slots.size - 1
     for passage in range(offsets.size - 1):
         offset, stop = offsets[passage], offsets[passage + 1]
-        key = _START  # of the text's characters, each run of white space as one blank, none at the ends
-        blank = False  # whether white space came last
+        key = _START  # hash of the text with each run of white space as a blank, and none at the ends
+        blank = False  # whether the last character is white space
         words = 0
         found = 0
         ended = True  # whether a sentence may have ended since the last word
@@ -248,7 +248,7 @@ def scan_passages(  # type: ignore[no-untyped-def]
             before = key
             if blank and key != _START:
                 key = (key ^ _BLANK) * _FACTOR
-            while offset < stop and buffer[offset] < 128:  # the fast path, inline: calls with arrays are slow in Numba
+            while offset < stop and buffer[offset] < 128:  # inline, since calls with arrays are slow in Numba
                 folded = folds[buffer[offset]]
                 if folded == 0:
                     break
@@ -307,7 +307,7 @@ def scan_passages(  # type: ignore[no-untyped-def]
 
 @compiled("void(uint32[::1], int64[::1], int64, uint64[::1])")
 def _fill_terms(points, offsets, shift, slots):  # type: ignore[no-untyped-def]
-    """Enter every term into the open-addressing table; all terms differ, so none is compared."""
+    """Enter all terms into the hash table; they differ, so no comparison is needed."""
     mask = slots.size - 1
     for term in range(offsets.size - 1):
         value = _START

@@ -1,16 +1,15 @@
-"""Pass 2: score every passage against the queries that share a word with it, and keep the top K of each query.
+"""Pass 2 scores every passage against the queries that share a word with it and stores the top K of each query.
 
 BM25 in Lucene's form: score(q, d) = sum over the words t of q of idf(t) * tf / (tf + k1 * (1 - b + b * |d| / mean)).
 
 Most passages enter the top K of few queries, so the kernel first computes a cheap upper bound in single precision: the
 exact contribution of the rarer words plus the maximum of the common words. It sums the score itself, in double
 precision and in the order of the query's words, only where the bound (with slack for its rounding) reaches the query's
-K-th best score so far. So neither the bound nor the number of threads can change a result.
-
+K-th best score so far. So the bound cannot change a result.
 
 Threads divide the queries, not the passages: one thread scores all passages for a query, so memory depends on queries
 and K alone. Shards with the highest expected scores come first: the sooner a query has good passages, the fewer exact
-scores it needs. The order cannot change a result either.
+scores it needs. Neither the number of threads nor the order of the shards can change a result.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ from endtask.retrieval.compiled import compiled
 from endtask.retrieval.words import words_of
 
 LANES = 32
-"""The kernel tests queries in groups of this many; a block of queries is padded to full groups."""
+"""The kernel tests groups of so many queries; a block of queries is padded to full groups."""
 
 _COMMON = float(np.log(2))
-"""Words of a lower idf, those in more than half of the passages, are common."""
+"""Words with a lower idf are common: they occur in more than half of the passages."""
 _NO_LIMIT, _NEXT_TO_NOTHING = 3e38, -1e-37
 _MAX_QUERIES = 4096
-"""Queries scored together by one thread; their sums fit into its first-level cache."""
+"""The most queries of a block, which one thread scores; their sums fit into its first-level cache."""
 _MAX_BYTES = 1 << 26
-"""Memory for the best passages of the queries scored together by one thread."""
+"""The most memory for the best passages of a block of queries."""
 
 Terms = NDArray[np.int64]
 
@@ -64,7 +63,7 @@ class Bm25:
 
 
 class QueryBlock:
-    """A block of queries, given as term numbers, with the best passages found so far."""
+    """A block of queries as term numbers, with the best passages found so far."""
 
     def __init__(self, queries: Sequence[NDArray[np.int64]], bm25: Bm25, top_k: int) -> None:
         self.count = len(queries)
@@ -78,7 +77,7 @@ class QueryBlock:
         # Each of n additions in single precision has an error of at most 2**-24 of the largest partial sum.
         additions = np.bincount(owners, self._weights, minlength=self.count) + 8.0
         self._slack = self._padded(additions * 2.0**-22, 0.0)
-        # Until it has K passages, a query scores all; without common words, only those that share a word with it.
+        # Until a query has K passages it scores all; without common words, only passages that share a word with it.
         self._start = self._padded(np.where(self._bounds[: self.count] > 0, _NO_LIMIT, _NEXT_TO_NOTHING), -1.0)
         capacity = _capacity(top_k)
         self._best_scores = np.zeros((self.count, capacity), dtype=np.float64)
@@ -106,7 +105,7 @@ class QueryBlock:
         )  # fmt: skip
 
     def ranked(self, first: int) -> RankedBlock:
-        """Return the rankings after all chunks were scored; `first` is the index of the block's first query."""
+        """Return the rankings after the last chunk; `first` is the index of the block's first query."""
         sort_best(self._best_scores, self._best_positions, self._sizes, self._top_k)
         is_used = np.arange(self._best_scores.shape[1]) < self._sizes[:, None]  # (queries, capacity)
         return RankedBlock(first, self._sizes, self._best_positions[is_used], self._best_scores[is_used])
@@ -118,7 +117,7 @@ class QueryBlock:
 
 
 def _capacity(top_k: int) -> int:
-    """Return the number of entries of a query; when they are full, all but the best K are dropped."""
+    """Return the size of a query's buffer of passages; when it is full, all but the best K are dropped."""
     return top_k + max(top_k // 2, 64)
 
 
@@ -134,7 +133,7 @@ def _postings_of(
 
 
 def _terms_of(queries: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-    """Return offsets by query, each query's terms in rising order, and their counts; a repeated word counts twice."""
+    """Return offsets by query, the distinct terms of each query in rising order, and their counts."""
     distinct = [np.unique(query, return_counts=True) for query in queries]
     offsets = np.zeros(len(queries) + 1, dtype=np.int64)
     np.cumsum([len(terms) for terms, _ in distinct], out=offsets[1:])
@@ -145,7 +144,7 @@ def _terms_of(queries: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], 
 
 @numba.njit
 def _better(query, scores, positions, index, other):  # type: ignore[no-untyped-def]
-    """Return whether entry `index` ranks above entry `other`: by score, then by corpus order."""
+    """Return whether entry `index` ranks above entry `other`, by score, then by corpus order."""
     score, other_score = scores[query, index], scores[query, other]
     return score > other_score or (score == other_score and positions[query, index] < positions[query, other])
 
@@ -159,10 +158,10 @@ def _swap(query, scores, positions, index, other):  # type: ignore[no-untyped-de
 
 @numba.njit
 def _best_first(query, scores, positions, size, count):  # type: ignore[no-untyped-def]
-    """Move the best `count` of a query's entries to the front, the last of them to `count - 1` (Hoare's select)."""
+    """Move the best `count` of a query's entries to the front, the worst of them to `count - 1` (Hoare's select)."""
     low, high = 0, size - 1
     while low < high:
-        _swap(query, scores, positions, (low + high) // 2, high)  # the pivot; entries come in no order of score
+        _swap(query, scores, positions, (low + high) // 2, high)  # the pivot
         border = low
         for index in range(low, high):
             if _better(query, scores, positions, index, high):
@@ -189,9 +188,9 @@ def score_passages(  # type: ignore[no-untyped-def]
     bounds, slack, start, best_scores, best_positions, sizes, limits, top_k,
     sums, sum_bits, weights, touched,
 ):  # fmt: skip
-    """Score consecutive passages, the first of them at `position`, against one block of queries.
+    """Score consecutive passages, from `position` on, against a block of queries.
 
-    `states` are 0 for passages that are not in the corpus, 1 for those to score, larger for those that are dropped.
+    `states` are 0 for passages that are not in the corpus, 1 for passages to score, larger for dropped passages.
     `sum_bits` is `sums` as integers; `weights` (one per term) must be zero and is zero again at the end.
     """
     at = 0
@@ -230,7 +229,7 @@ def score_passages(  # type: ignore[no-untyped-def]
                     score = 0.0
                     for entry in range(query_offsets[query], query_offsets[query + 1]):
                         score += query_weights[entry] * weights[query_terms[entry]]
-                    # Ties with the K-th score are broken by corpus order, and passages come in any order.
+                    # A tie with the K-th score may win by corpus order, since shards come in any order.
                     if score < limits[query] or score == 0:
                         continue
                     size = sizes[query]
@@ -264,25 +263,26 @@ def sort_best(scores, positions, sizes, top_k):  # type: ignore[no-untyped-def]
 def rank_passages(
     joined: JoinedCorpus, queries: Sequence[Terms], folder: Path, *, top_k: int, k1: float, b: float, workers: int
 ) -> Rankings:
-    """Rank the corpus for queries given as term numbers; reuses the blocks of queries that are in `folder`."""
+    """Rank the corpus for queries given as term numbers; reuse the blocks of queries that are in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     slots = min(top_k, max(1, joined.scored))
-    # The mean is 0 where no passage has a word; then nothing matches, whatever the divisor.
+    # The mean is 0 if no passage has a word; then nothing matches, whatever the divisor.
     bm25 = Bm25(joined.idf(), joined.mean_length or 1.0, k1, b)
     firsts = range(0, len(queries), _block_size(len(queries), slots, workers))
     paths = [
         folder / f"{first}-{_key(joined, queries[first : first + firsts.step], top_k, k1, b)}.npz" for first in firsts
     ]
     missing = [(first, path) for first, path in zip(firsts, paths, strict=True) if not path.exists()]
-    for other in set(folder.glob("*.npz")) - set(paths):
-        other.unlink()
+    for outdated in set(folder.glob("*.npz")) - set(paths):
+        outdated.unlink()
     shards = _by_expected_score(joined, queries) if missing else []
     rounds = -(-len(missing) // workers)
     with bar("rank passages", rounds * joined.positions or None, unit="passages") as advance:
-        for together in (missing[start : start + workers] for start in range(0, len(missing), workers)):
-            blocks = [QueryBlock(queries[first : first + firsts.step], bm25, slots) for first, _ in together]
+        for start in range(0, len(missing), workers):
+            round_ = missing[start : start + workers]
+            blocks = [QueryBlock(queries[first : first + firsts.step], bm25, slots) for first, _ in round_]
             _score(shards, blocks, bm25, advance)
-            for block, (first, path) in zip(blocks, together, strict=True):
+            for block, (first, path) in zip(blocks, round_, strict=True):
                 block.ranked(first).save(path)
     return Rankings(paths, firsts, len(queries))
 
@@ -294,14 +294,14 @@ def number_terms(words: Sequence[str], queries: Sequence[Sequence[str]]) -> list
 
 
 def _block_size(queries: int, slots: int, workers: int) -> int:
-    """Return the queries per block: as many as cache and memory allow, in a multiple of `workers` blocks."""
-    most = max(1, min(_MAX_QUERIES, _MAX_BYTES // QueryBlock.bytes_per_query(slots)))
-    rounds = -(-queries // (most * workers))
+    """Return the queries per block: as many as cache and memory allow, so that all workers have equal blocks."""
+    limit = max(1, min(_MAX_QUERIES, _MAX_BYTES // QueryBlock.bytes_per_query(slots)))
+    rounds = -(-queries // (limit * workers))
     return max(1, -(-queries // max(1, rounds * workers)))
 
 
 def _by_expected_score(joined: JoinedCorpus, queries: Sequence[Terms]) -> list[JoinedShard]:
-    """Sort the shards by the mean weight that a passage's words have over all queries, the greatest first."""
+    """Sort the shards by the mean weight of a passage's words over all queries, the largest first."""
     counts = np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *queries]), minlength=len(joined.idf()))
     weights = counts * joined.idf()
     means = [
@@ -319,7 +319,7 @@ def _score(shards: Sequence[JoinedShard], blocks: list[QueryBlock], bm25: Bm25, 
 
 
 def _chunks(shards: Sequence[JoinedShard]) -> Iterator[tuple[Chunk, NDArray[np.uint8], int]]:
-    """Yield chunks with their passages' states and the position of the first that is in the corpus."""
+    """Yield chunks with the states of their passages and the position of the first passage in the corpus."""
     for shard in shards:
         position = shard.first_position
         for chunk, states in shard.chunks():
@@ -328,7 +328,7 @@ def _chunks(shards: Sequence[JoinedShard]) -> Iterator[tuple[Chunk, NDArray[np.u
 
 
 def _key(joined: JoinedCorpus, queries: Sequence[Terms], top_k: int, k1: float, b: float) -> str:
-    """Hash everything that determines the rankings of a block of queries."""
+    """Return a hash of all that determines the rankings of a block of queries."""
     digest = hashlib.blake2b(repr((top_k, k1, b, joined.scored)).encode(), digest_size=12)
     for shard in joined.shards:
         digest.update(shard.folder.path.name.encode())
@@ -363,15 +363,15 @@ class RankedBlock:
 
     @classmethod
     def load(cls, path: Path) -> RankedBlock:
-        """Read what `save` wrote."""
+        """Read a block that `save` wrote."""
         with np.load(path, allow_pickle=False) as arrays:
             return cls(int(arrays["first"]), arrays["sizes"], arrays["positions"], arrays["scores"])
 
 
 class Rankings:
-    """The rankings of all queries, in order.
+    """The rankings of all queries, in order: `rankings[3]` is that of the fourth query.
 
-    `rankings[3]` is that of the fourth query; iterating loads one block at a time.
+    A block of queries is loaded at a time.
     """
 
     def __init__(self, paths: Sequence[Path], first_queries: Sequence[int], count: int) -> None:
@@ -412,7 +412,7 @@ def search(
     """Rank the passages of `corpus` for every query; `folder` holds the scratch files and the rankings.
 
     Scores are exact BM25 (Lucene's form). A passage is identified by its index in `corpus.documents()`. A ranking omits
-    passages that share no word with its query; ties are in corpus order. A second call resumes a killed one.
+    passages that share no word with its query; ties are in corpus order. A second call resumes an interrupted call.
     """
     for name, value, least in (("top_k", top_k, 1), ("k1", k1, 0), ("b", b, 0), ("workers", workers or 1, 1)):
         if not value >= least:
@@ -420,15 +420,10 @@ def search(
     if b > 1:
         raise InputError("must be at most 1", key="b")
     folder.mkdir(parents=True, exist_ok=True)
-    with run_lock(folder):
-        return _search(corpus, queries, top_k, folder, k1, b, workers or usable_cores())
-
-
-def _search(
-    corpus: Corpus, queries: Sequence[str], top_k: int, folder: Path, k1: float, b: float, workers: int
-) -> Rankings:
+    workers = workers or usable_cores()
     query_words = [words_of(query) for query in queries]
     spec = ScanSpec.of(word for words in query_words for word in words)
-    joined = read_corpus(corpus, spec, folder / "shards", workers=workers)
-    terms = number_terms(spec.words, query_words)
-    return rank_passages(joined, terms, folder / "rankings", top_k=top_k, k1=k1, b=b, workers=workers)
+    with run_lock(folder):
+        joined = read_corpus(corpus, spec, folder / "shards", workers=workers)
+        terms = number_terms(spec.words, query_words)
+        return rank_passages(joined, terms, folder / "rankings", top_k=top_k, k1=k1, b=b, workers=workers)

@@ -29,7 +29,7 @@ PASSAGE = np.dtype(
     [
         ("text_key", "<u8"),
         ("id_key", "<u8"),
-        ("fallback_key", "<u8"),  # of the id it gets where another passage has its own
+        ("fallback_key", "<u8"),  # of the id that replaces a repeated id
         ("document_key", "<u8"),
         ("pairs", "<u4"),
         ("words", "<u4"),
@@ -40,7 +40,7 @@ PASSAGE = np.dtype(
 Passages = NDArray[np.void]
 
 _LARGE = 1_000_000
-"""Bytes on disk; smaller neighbors share a shard."""
+"""Bytes on disk; consecutive smaller files share a shard."""
 _FILES_TOGETHER = 64
 """The mean number of small files in a shard."""
 _PAIR = np.dtype("<u4")
@@ -59,7 +59,7 @@ class Shard:
         return sum(file_size(file.path) for file in self.source.files)
 
     def contents(self) -> dict[str, Any]:
-        """Return everything that determines the passages of the shard."""
+        """Return all that determines the passages of the shard."""
         reader = {"format": FORMAT, "passage_characters": self.passage_characters}
         return {**source_contents(self.source), **reader}
 
@@ -91,7 +91,7 @@ def shards_of(corpus: Corpus) -> list[Shard]:
 
 
 def _groups(files: tuple[SourceFile, ...]) -> Iterator[tuple[SourceFile, ...]]:
-    """Group small files, not large ones; borders depend on file names, so that a new file moves no other border."""
+    """Group small files; borders depend on file names, so that a new file does not move other borders."""
     if not files:
         yield ()
     group: list[SourceFile] = []
@@ -110,7 +110,7 @@ def _groups(files: tuple[SourceFile, ...]) -> Iterator[tuple[SourceFile, ...]]:
 
 @dataclass(frozen=True)
 class ShardCounts:
-    """Counts of a shard; `documents` had text, `empty` had none."""
+    """Counts of a shard: `documents` with text, `empty` documents, passages, pairs."""
 
     documents: int = 0
     empty: int = 0
@@ -146,17 +146,17 @@ class ShardFolder:
         return shard if sizes == head["sizes"] else None
 
     def document_frequency(self) -> NDArray[np.int64]:
-        """Return the number of the shard's passages that contain each term, whatever their state."""
+        """Return the number of the shard's passages, in any state, that contain each term."""
         return np.fromfile(self.path / "frequency", dtype="<i8")
 
     def passages(self) -> Iterator[tuple[int, Passages]]:
-        """Yield (index of the first, passages), a chunk at a time."""
+        """Yield chunks of passages, each with the index of its first passage."""
         with open(self.path / "passages", "rb") as file:
             for first in range(0, self.counts.passages, _CHUNK):
                 yield first, np.fromfile(file, dtype=PASSAGE, count=_CHUNK)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the same chunks with their pairs."""
+        """Yield chunks of passages with their pairs."""
         with open(self.path / "pairs", "rb") as file:
             for first, passages in self.passages():
                 count = int(passages["pairs"].sum())
@@ -190,10 +190,10 @@ class ShardWriter:
         sizes = {name: (self._partial / name).stat().st_size for name in self._NAMES}
         head: dict[str, Any] = {"counts": asdict(counts), "sizes": sizes}
         write_json(self._partial / "shard.json", head)
-        if self._path.exists():  # incomplete, or it would not be written again
+        if self._path.exists():  # an incomplete shard
             shutil.rmtree(self._path)
         os.replace(self._partial, self._path)
 
     def close(self) -> None:
-        """Close the files; without `finish` no shard appears."""
+        """Close the files; without `finish` the shard stays incomplete."""
         self._open.close()

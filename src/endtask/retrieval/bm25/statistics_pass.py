@@ -1,7 +1,7 @@
-"""Pass 1: read every shard of the corpus once, in parallel, and write its statistics; reuse shards read before.
+"""Pass 1 reads every shard of the corpus once, in parallel, and writes its statistics; shards read before are reused.
 
-Each shard is read, split into passages, scanned block by block for the query words and the evaluation texts, and stored
-as a folder of arrays (`shards.ShardFolder`).
+Each shard is split into passages, scanned block by block for the query words and the evaluation texts, and stored as a
+folder of arrays (`shards.ShardFolder`).
 """
 
 from __future__ import annotations
@@ -31,20 +31,17 @@ from endtask.retrieval.contamination import ContaminationFilter
 from endtask.retrieval.workers import Job, Report, run_jobs
 
 WORTH_A_PROCESS = 8_000_000
-"""Bytes on disk; reading fewer takes no longer than starting interpreters."""
+"""Bytes on disk; reading fewer is faster than starting processes."""
 _BLOCK = 1 << 21
 """Characters of text scanned at a time: enough to make calls cheap, few enough for cache and memory."""
-_FORMAT = "2"  # raised whenever pass 1 computes something else from the same text
+_FORMAT = "2"  # raise it when pass 1 computes something else from the same text
 _REPORT_SECONDS = 0.2
 _SHARD_NAME = re.compile(r"[0-9a-f]{24}(\.\d+\.partial)?")
 
 
 @dataclass(frozen=True)
 class ScanSpec:
-    """What pass 1 scans for: query words (their alphabetical order numbers them), and evaluation texts.
-
-    `key` is a hash of all of it.
-    """
+    """The query words (numbered in alphabetical order) and evaluation texts of pass 1, and a hash of both as `key`."""
 
     words: tuple[str, ...]
     contamination_filter: ContaminationFilter
@@ -55,11 +52,8 @@ class ScanSpec:
         """Number the words and build the contamination filter."""
         distinct = tuple(sorted(set(words)))
         content = "\n".join([_FORMAT, *distinct, "", *sorted(set(evaluation_texts))])
-        return cls(
-            distinct,
-            ContaminationFilter.of(evaluation_texts),
-            hashlib.blake2b(content.encode(), digest_size=12).hexdigest(),
-        )
+        key = hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
+        return cls(distinct, ContaminationFilter.of(evaluation_texts), key)
 
     def save(self, path: Path) -> None:
         """Write the spec for other processes."""
@@ -70,54 +64,51 @@ class ScanSpec:
 
     @classmethod
     def load(cls, path: Path) -> ScanSpec:
-        """Read what `save` wrote."""
+        """Read a spec that `save` wrote."""
         with np.load(path, allow_pickle=False) as arrays:
-            words = arrays["words"].tobytes().decode()
-            return cls(
-                tuple(words.split("\n")) if words else (),
-                ContaminationFilter.from_arrays(arrays),
-                str(arrays["key"]),
-            )
+            words = tuple(arrays["words"].tobytes().decode().splitlines())
+            return cls(words, ContaminationFilter.from_arrays(arrays), str(arrays["key"]))
 
 
 def read_corpus(corpus: Corpus, spec: ScanSpec, folder: Path, *, workers: int) -> JoinedCorpus:
-    """Read the shards of the corpus that `folder` does not hold yet, and join all of them."""
+    """Scan the shards that are not in `folder` yet, and join all shards of the corpus."""
     folder.mkdir(parents=True, exist_ok=True)
     shards = shards_of(corpus)
     paths = [folder / shard.key(spec.key) for shard in shards]
     missing = [(shard, path) for shard, path in zip(shards, paths, strict=True) if ShardFolder.open(path) is None]
-    _remove_others(folder, {path.name for path in paths})
+    _remove_outdated(folder, {path.name for path in paths})
     if missing:
-        _read(missing, spec, folder, workers)
-    opened = []
+        _scan_shards(missing, spec, folder, workers)
+    scanned = []
     for shard, path in zip(shards, paths, strict=True):
-        found = ShardFolder.open(path)
-        if found is None:
+        shard_folder = ShardFolder.open(path)
+        if shard_folder is None:
             raise RuntimeError(f"{path} vanished while the corpus was read")
-        opened.append((shard, found))
-    return join(corpus, opened)
+        scanned.append((shard, shard_folder))
+    return join(corpus, scanned)
 
 
-def _remove_others(folder: Path, wanted: set[str]) -> None:
-    """Delete the shards of other corpora or queries and the remains of killed processes, but no other file."""
+def _remove_outdated(folder: Path, current: set[str]) -> None:
+    """Delete shards of other corpora or queries and partial shards of killed processes, but no other file."""
     for path in folder.iterdir():
-        if _SHARD_NAME.fullmatch(path.name) and path.name not in wanted:
+        if _SHARD_NAME.fullmatch(path.name) and path.name not in current:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _read(missing: Sequence[tuple[Shard, Path]], spec: ScanSpec, folder: Path, workers: int) -> None:
-    setup = folder / "spec.npz"
-    spec.save(setup)
+def _scan_shards(missing: Sequence[tuple[Shard, Path]], spec: ScanSpec, folder: Path, workers: int) -> None:
+    spec_path = folder / "spec.npz"
+    spec.save(spec_path)
     total = sum(shard.size() for shard, _ in missing)
     # The largest first, so that no worker starts a large shard when the others have finished.
     ordered = sorted(missing, key=lambda pair: -pair[0].size())
-    jobs = [{"shard": shard.to_json(), "folder": str(path), "setup": [str(setup), spec.key]} for shard, path in ordered]
+    spec_values = [str(spec_path), spec.key]
+    jobs = [{"shard": shard.to_json(), "folder": str(path), "spec": spec_values} for shard, path in ordered]
     with bar("read corpus", total or None, unit="bytes") as advance:
-        run_jobs(__name__, jobs, workers if total >= WORTH_A_PROCESS else 1, _Speedometer(advance))
+        run_jobs(__name__, jobs, workers if total >= WORTH_A_PROCESS else 1, _TotalProgress(advance))
 
 
-class _Speedometer:
-    """Sums the progress of all workers for one bar."""
+class _TotalProgress:
+    """Sums the progress of all workers in a progress bar."""
 
     def __init__(self, advance: Advance) -> None:
         self._advance = advance
@@ -132,19 +123,19 @@ class _Speedometer:
 
 
 def handle(job: Job, report: Report) -> None:
-    """Read one shard in a worker; reports progress at most every fifth of a second."""
+    """Scan a shard in a worker; report progress at most every fifth of a second."""
     unreported = {"read": 0, "text": 0, "passages": 0}
     last = time.monotonic()
 
-    def progress(**more: int) -> None:
+    def progress(**amounts: int) -> None:
         nonlocal last
-        for name, amount in more.items():
+        for name, amount in amounts.items():
             unreported[name] += amount
-        if "passages" in more and time.monotonic() - last > _REPORT_SECONDS:
+        if "passages" in amounts and time.monotonic() - last > _REPORT_SECONDS:
             last = time.monotonic()
             _report(unreported, report)
 
-    _reader(*job["setup"]).read(Shard.from_json(job["shard"]), Path(job["folder"]), progress)
+    _reader(*job["spec"]).read(Shard.from_json(job["shard"]), Path(job["folder"]), progress)
     _report(unreported, report)
 
 
@@ -156,14 +147,14 @@ def _report(unreported: dict[str, int], report: Report) -> None:
 
 
 @lru_cache(maxsize=1)
-def _reader(setup: str, key: str) -> ShardReader:
-    """Build the reader once per process; `key` distinguishes specs that were saved at one path at different times."""
-    return ShardReader(ScanSpec.load(Path(setup)))
+def _reader(spec_path: str, key: str) -> ShardReader:
+    """Return the reader of this process; `key` distinguishes specs that were saved at the same path."""
+    return ShardReader(ScanSpec.load(Path(spec_path)))
 
 
 @dataclass
 class Block:
-    """Consecutive passages of a shard, as they were read."""
+    """Consecutive passages of a shard with their ids and documents."""
 
     texts: list[str] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
@@ -173,16 +164,12 @@ class Block:
 
 
 def blocks_of(shard: Shard, progress: ReadProgress | None = None) -> Iterator[Block]:
-    """Read a shard a block at a time."""
-    return _blocks(read_source(shard.source, progress), shard.passage_characters)
-
-
-def _blocks(readings: Iterable[SourceDocument], passage_characters: int) -> Iterator[Block]:
+    """Read a shard, a block at a time."""
     block = Block()
     size = 0
-    for reading in readings:
+    for reading in read_source(shard.source, progress):
         has_text = False
-        for passage_id, text in passages_of(reading, passage_characters):
+        for passage_id, text in passages_of(reading, shard.passage_characters):
             has_text = True
             block.texts.append(text)
             block.ids.append(passage_id)
@@ -197,7 +184,7 @@ def _blocks(readings: Iterable[SourceDocument], passage_characters: int) -> Iter
 
 
 class ShardReader:
-    """Reads shards for one `ScanSpec`; builds kernels and tables once."""
+    """Reads shards for a `ScanSpec`."""
 
     def __init__(self, spec: ScanSpec) -> None:
         self._spec = spec
@@ -206,7 +193,7 @@ class ShardReader:
     def read(self, shard: Shard, folder: Path, progress: Callable[..., None]) -> None:
         """Scan `shard` and write its statistics to `folder`.
 
-        Calls `progress` with the bytes `read` from disk, and with the bytes of `text` and the `passages` scanned.
+        Call `progress` with the bytes `read` from disk, and with the bytes of `text` and the `passages` scanned.
         """
         scanner = Scanner(self._terms, self._spec.contamination_filter.table)
         writer = ShardWriter(folder)

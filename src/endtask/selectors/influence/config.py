@@ -13,12 +13,12 @@ from endtask.config.section import PartConfig, Positive, PositiveNumber
 
 @dataclass(frozen=True)
 class Recipe:
-    """Values in which the ISS authors' code differs from ours, and that no table of the paper varies."""
+    """Values in which endtask differs from the ISS authors' code, and that no table of the paper varies."""
 
-    batch_size: int  # texts, where the scoring model is fitted
-    mask_probability: float  # where the scoring model is fitted, and where texts are scored under a single mask
+    batch_size: int  # texts, in fitting
+    mask_probability: float  # in fitting, and in scoring under a single mask
     masks_targets: bool
-    most_targets: int | None  # of more target rows so many are drawn
+    most_targets: int | None  # a sample of this size replaces more target rows
 
 
 RECIPES = {
@@ -28,16 +28,18 @@ RECIPES = {
 
 
 class InfluenceConfig(PartConfig):
-    """Options of `influence`: which small model scores, against which targets, and what is selected."""
+    """Options of `influence`: the scoring model, its targets, and the choice by scores."""
 
     size: Literal["auto", "tiny", "mini", "compact", "small", "medium", "base", "large"] = Field(
         "auto",
-        description="of the scoring model, which has model.architecture; auto: the largest with at most a tenth of the "
-        "weights of the model to be trained; a given model.path is itself the scoring model",
+        description="size of the scoring model, which has model.architecture; auto: the largest with at most a tenth "
+        "of the weights of the trained model; with model.path the scoring model starts from that checkpoint",
     )
-    epochs: Positive = Field(10, description="of fitting it on the train rows, with masked LM and the task together")
+    epochs: Positive = Field(
+        10, description="epochs of fitting the scoring model on the train rows, with masked LM and the task together"
+    )
     learning_rate: PositiveNumber | Literal["auto"] = Field(
-        "auto", description="of fitting; auto: 1e-3 from random weights, 5e-5 from a model.path"
+        "auto", description="learning rate of fitting; auto: 1e-3 from random weights, 5e-5 from a model.path"
     )
     recipe: Literal["default", "paper"] = Field(
         "default",
@@ -46,43 +48,47 @@ class InfluenceConfig(PartConfig):
     )
     targets: Literal["folds", "dev"] = Field(
         "folds",
-        description="the rows whose loss should fall; folds: each half of train under the model that was fitted on the "
-        "other half; dev: dev under a model that was fitted on train",
+        description="the rows whose loss should fall; folds: each half of train under a model fitted on the other "
+        "half; dev: dev under a model fitted on train",
     )
     layers: tuple[str, ...] = Field(
         ("last",),
         min_length=1,
         description="weights whose gradients are compared: last, three_quarters, half, quarter, embedding, "
-        "or paths of Linear modules, `*` standing for anything",
+        "or paths of Linear modules with `*` for any text",
     )
-    measure: Literal["dot", "cosine"] = Field("cosine", description="of two gradients; the paper takes the dot product")
-    candidate_batch: Positive = Field(1, description="neighboring candidates scored by their mean gradient (B_p)")
-    target_batch: Positive = Field(1, description="targets compared by their mean gradient (B_t)")
+    measure: Literal["dot", "cosine"] = Field(
+        "cosine", description="similarity of two gradients; the paper takes the dot product"
+    )
+    candidate_batch: Positive = Field(
+        1, description="number of neighboring candidates scored by their mean gradient (B_p)"
+    )
+    target_batch: Positive = Field(1, description="number of targets compared by their mean gradient (B_t)")
     masks: Positive = Field(
         2,
-        description="masks over which a candidate's gradient is averaged: n masks hide 1/n of its tokens each, so that "
-        "all are predicted; 1: a single mask with the share of fitting (paper)",
+        description="number of masks over which a candidate's gradient is averaged: each of n masks hides 1/n of its "
+        "tokens, so that all are predicted; 1: a single mask with the share of fitting (paper)",
     )
     choice: Literal["budget", "top_k"] = Field(
         "budget",
-        description="budget: the highest mean of the ten best scores; top_k: the union of the best k of each target, "
-        "with the k that fills select.budget (paper)",
+        description="budget: select the highest means of the ten best scores; top_k: select the union of the best k of "
+        "each target, with the k that fills select.budget (paper)",
     )
     share_of_budget: float | None = Field(
         0.1,
         gt=0,
-        description="the limit of fitting and scoring, as a share of the training budget: beyond it only the "
-        "best-ranked candidates are scored; null: no limit",
+        description="limit of fitting and scoring, as a share of the training budget; if all candidates would exceed "
+        "it, only the best-ranked are scored; null: no limit",
     )
 
     @property
     def recipe_values(self) -> Recipe:
-        """The values that `recipe` stands for."""
+        """The values of `recipe`."""
         return RECIPES[self.recipe]
 
     @property
     def score_mask_probability(self) -> float:
-        """The share of a candidate's tokens that each of its masks hides.
+        """The share of a candidate's tokens that each mask hides.
 
         >>> InfluenceConfig().score_mask_probability, InfluenceConfig(masks=1).score_mask_probability
         (0.5, 0.15)
@@ -98,6 +104,6 @@ class InfluenceConfig(PartConfig):
 
 
 def influence_config(settings: Settings) -> InfluenceConfig:
-    """Return the options of `influence` in a run, where it may be a member of `fusion`; else the defaults."""
+    """Return the options of `influence` in a run, also as a member of `fusion`; the defaults if it is not used."""
     parts = settings.select.part.parts()
     return next((part.config for part in parts if isinstance(part.config, InfluenceConfig)), InfluenceConfig())

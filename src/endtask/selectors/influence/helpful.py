@@ -1,4 +1,4 @@
-"""The most and the least helpful texts of each target and class: a small table that `endtask why` reads."""
+"""The table of the most and the least helpful texts of each target and class, which `endtask why` reads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from endtask.errors import InputError, did_you_mean
 from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import HELPFUL, RETRIEVED, SELECTION
-from endtask.io.selection_table import read_batches, table_rows
 from endtask.io.tables import read_rows, rows_where
 from endtask.progress import say
+from endtask.selectors.base import values_at
 
 if TYPE_CHECKING:
     from endtask.selectors.influence.scoring_model import Column
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Listed:
-    """Units at the two ends of a scale, best (or worst) first: (listed, columns)."""
+    """The units with the highest scores and with the lowest, the most extreme first: (listed, columns)."""
 
     most: NDArray[np.int64]
     most_scores: NDArray[np.float32]
@@ -39,22 +39,22 @@ class Listed:
 
 
 def merge_lists(shards: Iterable[Mapping[str, NDArray[Any]]]) -> Listed:
-    """Return the ends over all shards, from the ends of each."""
-    held: dict[str, NDArray[Any]] = {}
+    """Return the lists over all shards, from the lists of each shard."""
+    merged: dict[str, NDArray[Any]] = {}
     for shard in shards:
         for side, sign in (("most", -1), ("least", 1)):
             units, scores = (
-                np.concatenate([held[name], shard[name]]) if name in held else shard[name]
+                np.concatenate([merged[name], shard[name]]) if name in merged else shard[name]
                 for name in (f"{side}_units", f"{side}_scores")
             )
             order = np.argsort(sign * scores, axis=0, kind="stable")[:LISTED]
-            held[f"{side}_units"] = np.take_along_axis(units, order, axis=0)
-            held[f"{side}_scores"] = np.take_along_axis(scores, order, axis=0)
-    return Listed(held["most_units"], held["most_scores"], held["least_units"], held["least_scores"])
+            merged[f"{side}_units"] = np.take_along_axis(units, order, axis=0)
+            merged[f"{side}_scores"] = np.take_along_axis(scores, order, axis=0)
+    return Listed(merged["most_units"], merged["most_scores"], merged["least_units"], merged["least_scores"])
 
 
 def class_lists(by_class: NDArray[np.float32]) -> Listed:
-    """Return the ends of each class's mean scores: (units, classes)."""
+    """Return the lists of each class, by mean scores: (units, classes)."""
     rising = np.argsort(by_class, axis=0, kind="stable")
     falling = np.argsort(-by_class, axis=0, kind="stable")
     count = min(LISTED, len(by_class))
@@ -78,7 +78,7 @@ def write_helpful(
     names = [[example.id for example in column.examples] for column in columns]
     rows = [*_rows("example", names, by_column), *_rows("class", [[label] for label in labels], by_class)]
     indices = {unit: members(unit) for unit in {row["unit"] for row in rows}}
-    ids = _ids_at(table, sorted({index for some in indices.values() for index in some}))
+    ids = values_at(table, "id", np.concatenate([np.zeros(0, dtype=np.int64), *indices.values()]))
     for row in rows:
         row["passages"] = [ids[index] for index in indices[row.pop("unit")]]
     with atomic_file(path) as aside:
@@ -97,19 +97,11 @@ def _rows(kind: str, names: list[list[str]], listed: Listed) -> Iterator[Row]:
                 yield {"kind": kind, "targets": targets, "side": side, "rank": rank, "score": score, "unit": unit}
 
 
-def _ids_at(table: Path, indices: list[int]) -> dict[int, str]:
-    """Return the ids of the passages at some indices of a table."""
-    wanted = np.zeros(table_rows(table), dtype=bool)
-    wanted[indices] = True
-    ids = [name for batch in read_batches(table, wanted, ["id"]) for name in batch.column(0).to_pylist()]
-    return dict(zip(indices, ids, strict=True))
-
-
 @dataclass(frozen=True)
 class HelpfulPassage:
-    """A text and its score: in deviations above (or below) the usual candidate's for this target.
+    """A text and its score, in standard deviations above the mean of the candidates for this target.
 
-    `reason` is why it was selected, possibly for another target; None where it was not.
+    `reason` is why it was selected, possibly for another target; None if it was not selected.
     """
 
     id: str
@@ -127,7 +119,7 @@ Passages = tuple[HelpfulPassage, ...]
 
 @dataclass(frozen=True)
 class WhyHelpful:
-    """The most and the least helpful texts of a target or class; mini-batches of targets share their texts."""
+    """The most and the least helpful texts of a target or class; the targets of a mini-batch share their texts."""
 
     kind: str
     name: str
@@ -140,7 +132,7 @@ class WhyHelpful:
 
 
 def why_example_is_helped(run: Path, example_id: str, *, top: int = 5) -> WhyHelpful | None:
-    """Return the texts that help an example; None where the selection used no gradients or not this example."""
+    """Return the texts that help an example; None if it was no target of the selection."""
     if not lists_helpful(run):
         return None
     rows = [row for row in rows_where(run / "select" / HELPFUL, "targets", {example_id}) if row["kind"] == "example"]
@@ -171,11 +163,11 @@ def why_class_is_helped(run: Path, label: str, *, top: int = 5) -> WhyHelpful:
 def _listed(run: Path, rows: list[Row], top: int) -> tuple[Passages, Passages]:
     """Return the most and the least helpful texts of some rows of the table."""
     listed = {side: _ranked(rows, side, top) for side in ("most", "least")}
-    if top > (most_listed := max(map(len, listed.values()))):
-        say(f"{most_listed} of the most and of the least helpful texts are on record, no more")
-    wanted = {passage for pairs in listed.values() for passage, _ in pairs}
-    texts = {row["id"]: row for row in rows_where(run / "retrieve" / RETRIEVED, "id", wanted, list(_SHOWN))}
-    selected = rows_where(run / "select" / SELECTION, "id", wanted, ["id", "reason"])
+    if top > (longest := max(map(len, listed.values()))):
+        say(f"only {longest} of the most and of the least helpful texts are stored")
+    ids = {passage for pairs in listed.values() for passage, _ in pairs}
+    texts = {row["id"]: row for row in rows_where(run / "retrieve" / RETRIEVED, "id", ids, list(_SHOWN))}
+    selected = rows_where(run / "select" / SELECTION, "id", ids, ["id", "reason"])
     reasons = {row["id"]: row["reason"] for row in selected}
     most, least = (
         tuple(
@@ -188,9 +180,9 @@ def _listed(run: Path, rows: list[Row], top: int) -> tuple[Passages, Passages]:
 
 
 def _ranked(rows: list[Row], side: str, top: int) -> list[tuple[str, float]]:
-    """Return the passages of one side with their scores, in order; passages of a unit are consecutive."""
-    here = sorted((row for row in rows if row["side"] == side), key=lambda row: row["rank"])
-    return [(passage, row["score"]) for row in here for passage in row["passages"]][:top]
+    """Return the passages of one side with their scores, by rank; passages of a unit are consecutive."""
+    ranked = sorted((row for row in rows if row["side"] == side), key=lambda row: row["rank"])
+    return [(passage, row["score"]) for row in ranked for passage in row["passages"]][:top]
 
 
 def _example(run: Path, example_id: str) -> tuple[str, str, str]:

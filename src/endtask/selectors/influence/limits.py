@@ -1,4 +1,4 @@
-"""The allowed and the estimated cost of scoring: time, memory and disk, before it starts."""
+"""The limits on the cost of influence selection, and its estimate before a run: time, memory and disk space."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COUNTED = Budget.parse("1flops")
 
 @dataclass(frozen=True)
 class Allowance:
-    """The allowed cost of scoring, in the unit of the training budget: seconds or FLOPs."""
+    """The allowed cost of fitting and scoring, in seconds or FLOPs: a share of the training budget."""
 
     amount: float
     unit: str
@@ -53,7 +53,7 @@ class Allowance:
         return f"{amount:,.0f} s" if self.in_seconds else f"{amount:.1e} FLOPs"
 
     def check_fit_cost(self, cost: float) -> None:
-        """Raise `InputError` where fitting the scoring models alone exceeds the allowance."""
+        """Raise `InputError` if fitting the scoring models alone exceeds the allowance."""
         if cost > self.amount:
             raise InputError(
                 f"fitting the scoring models takes about {self._format(cost)}, more than {self}",
@@ -62,7 +62,7 @@ class Allowance:
             )
 
     def candidates(self, fitted: float, each: float) -> int:
-        """Return how many candidates the rest of the allowance covers."""
+        """Return how many candidates the allowance covers after fitting."""
         return max(0, int((self.amount - fitted) / each))
 
     def too_few(self, scored: int, candidates: int) -> InputError:
@@ -75,7 +75,7 @@ class Allowance:
 
 
 def allowance(settings: Settings) -> Allowance | None:
-    """Return the allowed cost of scoring; None without a limit.
+    """Return the allowed cost of fitting and scoring; None without a limit.
 
     >>> str(allowance(Settings(budget=Budget.parse("10min"))))
     '60 s (10% of the training budget of 600 s)'
@@ -89,7 +89,7 @@ def allowance(settings: Settings) -> Allowance | None:
 
 
 def fitting_cost(phase: Phase, allowed: Allowance) -> float:
-    """Return the cost of training a scoring model in the allowance's unit; a short trial measures seconds."""
+    """Return the cost of fitting a scoring model in the allowance's unit; a short trial measures seconds."""
     cost = measure_cost(phase, _TRIAL if allowed.in_seconds else _COUNTED)
     each = cost.seconds if allowed.in_seconds else cost.flops
     assert each is not None
@@ -97,14 +97,14 @@ def fitting_cost(phase: Phase, allowed: Allowance) -> float:
 
 
 def seconds_per_token(phase: Phase) -> float:
-    """Return the seconds of training, measured by a short trial."""
+    """Return the seconds that training takes for a token, measured by a short trial."""
     cost = measure_cost(phase, _TRIAL)
     assert cost.seconds is not None
     return cost.seconds / cost.tokens
 
 
 def target_memory(device: torch.device) -> int:
-    """Return the memory for all targets' gradients: a quarter of the free memory."""
+    """Return the bytes available for the gradients of all targets: a quarter of the free memory."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(_SHARE_OF_MEMORY * free)
@@ -112,7 +112,7 @@ def target_memory(device: torch.device) -> int:
 
 
 def check_size(plan: Plan, targets: int, memory: int) -> None:
-    """Raise `InputError` where even the smallest form of the targets' gradients exceeds the memory."""
+    """Raise `InputError` if even the smallest form of the targets' gradients exceeds the memory."""
     needed = plan.bytes_per_target * targets
     if needed > memory:
         raise InputError(
@@ -124,7 +124,7 @@ def check_size(plan: Plan, targets: int, memory: int) -> None:
 
 
 def _training_flops(settings: Settings) -> float:
-    """Estimate the FLOPs of the run's training: 6 x parameters x tokens."""
+    """Estimate the FLOPs of the run's training from its budget."""
     budget, train = settings.budget, settings.pretrain
     if budget.unit == "flops":
         return budget.amount
@@ -152,7 +152,7 @@ def _parameters(settings: Settings) -> int:
 class _Amounts:
     """The quantities that the cost depends on."""
 
-    rows: int  # that the models are fitted on
+    rows: int  # on which the models are fitted
     targets: int
     folds: int
     row_tokens: float
@@ -161,16 +161,16 @@ class _Amounts:
 
 
 def influence_cost(
-    task: Task, few: Task, settings: Settings, folder: Path, *, candidates: float, bytes_each: float
+    task: Task, sample: Task, settings: Settings, folder: Path, *, candidates: float, bytes_each: float
 ) -> SelectionCost:
-    """Estimate the cost by a short trial of the scoring model on `few`, a sample of the task's train rows."""
+    """Estimate the cost by a short trial of the scoring model on a sample of the task's train rows."""
     config = influence_config(settings)
     write_selection(folder / "none.parquet", [])
     parts = folds_of(task, config, settings.seed)
-    # The rows of the sample replace those of the fold: they give lengths and time, and nothing is validated.
-    sample = replace(few, splits={"train": few.train, "dev": few.train})
+    # The trial measures lengths and time only, so it can use the same rows for train and dev.
+    rows = replace(sample, splits={"train": sample.train, "dev": sample.train})
     trial = scoring_settings(settings)
-    (fold,) = prepare_folds(few, [sample], folder / "none.parquet", trial, folder / "influence")
+    (fold,) = prepare_folds(sample, [rows], folder / "none.parquet", trial, folder / "influence")
     tokens = bytes_each / BYTES_PER_TOKEN
     amounts = _Amounts(
         rows=sum(len(part.train) for part in parts),
@@ -185,10 +185,10 @@ def influence_cost(
 
 def _cost(fold: Fold, amounts: _Amounts, config: InfluenceConfig) -> SelectionCost:
     phase = fold.phase()
-    # A pass forward is a third of training; of the rest, the layers above the lowest that is compared.
+    # The forward pass is a third of a training step; the backward pass stops at the lowest compared layer.
     share = (1 + 2 / phase.network.config.num_hidden_layers) / 3 if config.layers == ("last",) else 1.0
     fitted = config.epochs * amounts.rows * amounts.row_tokens
-    scored = amounts.candidate_tokens * amounts.folds * config.masks * share * _heavier(phase.network, config)
+    scored = amounts.candidate_tokens * amounts.folds * config.masks * share * _token_cost_ratio(phase.network, config)
     weights = 4.0 * sum(weight.numel() for weight in phase.network.parameters())
     targets = amounts.targets * _target_bytes(phase.network, amounts.row_tokens, config)
     each = seconds_per_token(phase)
@@ -202,25 +202,25 @@ def _cost(fold: Fold, amounts: _Amounts, config: InfluenceConfig) -> SelectionCo
     )
 
 
-def _heavier(network: Network, config: InfluenceConfig) -> float:
-    """Return how much more a token costs in scoring than in fitting, where fewer tokens are predicted.
+def _token_cost_ratio(network: Network, config: InfluenceConfig) -> float:
+    """Return the cost of a token in scoring over its cost in fitting, where fewer tokens are masked.
 
-    Every token goes through the layers, and those to be guessed are compared with the whole vocabulary.
+    All tokens pass through the layers; only masked tokens need logits over the vocabulary.
     """
     size = network.config.hidden_size
     layers: float = 12.0 * size**2 * network.config.num_hidden_layers
-    guess: float = size * network.config.vocab_size
+    logits: float = size * network.config.vocab_size
     fitted, scored = config.recipe_values.mask_probability, config.score_mask_probability
-    return (layers + scored * guess) / (layers + fitted * guess)
+    return (layers + scored * logits) / (layers + fitted * logits)
 
 
 def _target_bytes(network: Network, row_tokens: float, config: InfluenceConfig) -> float:
-    """Return the bytes of a target's gradients, stored as rows or as matrices."""
+    """Return the bytes of a target's gradients in the smaller form, rows or matrices."""
     rows = 1.0 if config.layers == ("last",) else row_tokens
     compared = choose_weights(network, config.layers).values()
     return sum(4.0 * min(sum(weight.shape) * rows, weight.numel()) for weight in compared)
 
 
 def _columns(amounts: _Amounts, config: InfluenceConfig) -> int:
-    """Return how many scores of each unit are stored until the selection."""
+    """Return how many scores of each unit are stored for the choice `top_k`."""
     return math.ceil(amounts.targets / config.target_batch) if config.choice == "top_k" else 0

@@ -1,4 +1,4 @@
-"""Runs the steps of influence selection in the stage's folder: a resumed run skips the steps that are done."""
+"""Run the steps of influence selection in the stage's folder; a resumed run skips finished steps."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.tokenizer import load_tokenizer
 
 _WORTH_COMPILING = 1e16
-"""FLOPs of scoring, counted as training is, that take a large GPU longer than compiling does: half a minute."""
+"""Scoring is compiled from so many FLOPs on: they take a large GPU about as long as compilation, half a minute."""
 _CALIBRATION = "calibration.npz"
 
 
 @dataclass(frozen=True)
 class Scored:
-    """The results of scoring: files of shards, and what their rows and columns stand for."""
+    """The results of scoring: the files of the shards, and the targets and classes of their columns."""
 
     shards: Shards
     columns: list[Column]
-    labels: tuple[str, ...]  # of the classes that have targets
+    labels: tuple[str, ...]  # the classes that have targets
     counts: dict[str, Any]
 
 
@@ -81,13 +81,14 @@ class InfluenceRunner:
         self.check(labels)
         fitted = self.expected_fitting()
         counts = self.fit()
-        everything = self.units(np.arange(len(self.statistics.rank)))
+        units = self.units(np.arange(len(self.statistics.rank)))
         memory = self.decided("memory", lambda: target_memory(self.folds[0].context.device))
-        scorer = Scorer(self.folds, everything, memory=memory, compiled=self.compiled)
+        scorer = Scorer(self.folds, units, memory=memory, compiled=self.compiled)
         self.say_size(scorer, len(columns))
-        calibration, cost = self.calibrate(scorer, everything)
+        calibration, cost = self.calibrate(scorer, units)
         scored = self.decided("candidates", lambda: self.allowed_candidates(fitted, cost))
-        units = everything if scored == len(everything.order) else self.units(by_bm25_rank(self.statistics)[:scored])
+        if scored < len(units.order):
+            units = self.units(by_bm25_rank(self.statistics)[:scored])
         shards = Shards(units, self.folder / "shards")
         shards.score(scorer, ShardStatistics(self.config, calibration, class_shares(columns, labels)), self.store_time)
         tokens = int(units.tokens.sum())
@@ -120,7 +121,7 @@ class InfluenceRunner:
 
     @cached_property
     def compiled(self) -> bool:
-        """Whether what scores is compiled: by default on a GPU, where scoring takes longer than that does."""
+        """Whether scoring is compiled: by default on a GPU if it takes longer than compilation."""
         if not compiles(self.run, self.folds[0].context.device):
             return False
         passes = len(self.folds) * self.config.masks
@@ -152,7 +153,7 @@ class InfluenceRunner:
         return CandidateUnits(self.candidates, order, size)
 
     def check(self, labels: tuple[str, ...]) -> None:
-        """Raise `InputError` for what cannot be ranked and warn of surprises, before anything is trained."""
+        """Raise `InputError` for settings that cannot rank and warn of surprises, before anything is trained."""
         check_layers_known(self.folds[0].network(), self.config.layers)
         size, candidates = self.config.candidate_batch, len(self.statistics.rank)
         if size > 1 and 2 * size > candidates:
@@ -168,12 +169,12 @@ class InfluenceRunner:
             warn(f"influence: no target is of class {', '.join(missing)}; nothing is selected for it")
 
     def expected_fitting(self) -> float:
-        """Return the cost of fitting in the unit of the allowance; raises `InputError` where it exceeds it."""
+        """Return the cost of fitting in the allowance's unit; raise `InputError` if it exceeds the allowance."""
         if self.allowed is None:
             return 0.0
         allowed = self.allowed
 
-        def decide() -> float:  # an error here leaves no decision to discard
+        def decide() -> float:  # if this raises, no decision is stored
             cost = len(self.folds) * self.fitting_cost()
             allowed.check_fit_cost(cost)
             return cost
@@ -183,14 +184,14 @@ class InfluenceRunner:
 
     def fit(self) -> dict[str, Any]:
         """Fit the scoring models and return their cost."""
-        found = [
+        counts = [
             fit(fold, label=f"scoring model {number} of {len(self.folds)}", on_checkpoint=self.store_time)
             for number, fold in enumerate(self.folds, start=1)
         ]
         return {
-            "fitted_steps": sum(one["steps"] for one in found),
-            "fitted_tokens": sum(one["tokens"] for one in found),
-            "fitting_flops": sum(one["flops"] for one in found),
+            "fitted_steps": sum(count["steps"] for count in counts),
+            "fitted_tokens": sum(count["tokens"] for count in counts),
+            "fitting_flops": sum(count["flops"] for count in counts),
         }
 
     def fitting_cost(self) -> float:
@@ -203,35 +204,35 @@ class InfluenceRunner:
         path = self.folder / _CALIBRATION
         if not path.exists():
             drawn = calibration_draw(units.count, self.run.seed)
-            if self.compiled:  # which takes its time once, not for each candidate
+            if self.compiled:  # compile before the clock starts
                 score_units(scorer, units, drawn)
             started = time.perf_counter()
-            found = Calibration.of(score_units(scorer, units, drawn))  # brings it to the CPU, so all is done
+            measured = Calibration.of(score_units(scorer, units, drawn))  # the copy to the CPU waits for the GPU
             seconds = (time.perf_counter() - started) / len(drawn) / units.size
-            _check_distinct_scores(found, units.count)
+            _check_distinct_scores(measured, units.count)
             with atomic_file(path) as aside, open(aside, "wb") as file:
-                np.savez(file, mean=found.mean, deviation=found.deviation, seconds=seconds)
+                np.savez(file, mean=measured.mean, deviation=measured.deviation, seconds=seconds)
         with np.load(path) as file:
             calibration, seconds = Calibration(file["mean"], file["deviation"]), float(file["seconds"])
         in_seconds = self.allowed is None or self.allowed.in_seconds
         return calibration, seconds if in_seconds else scorer.flops_per_token * units.tokens.sum() / len(units.order)
 
     def allowed_candidates(self, fitted: float, each: float) -> int:
-        """Return how many candidates are scored: all, or the best-ranked ones that the allowance covers."""
-        everything = len(self.statistics.rank)
+        """Return how many candidates are scored: all, or the best-ranked that the allowance covers."""
+        candidates = len(self.statistics.rank)
         if self.allowed is None:
-            return everything
-        most = self.allowed.candidates(fitted, each)
-        if most >= everything:
-            return everything
-        best, budget = by_bm25_rank(self.statistics)[:most], self.context.settings.budget
-        if len(fill(best, self.statistics.bytes, budget, corpus_bytes=self.context.corpus_bytes)) == most:
-            raise self.allowed.too_few(most, everything)
-        say(f"influence: {self.allowed} is enough for the {most:,} best-ranked of {everything:,} candidates")
-        return most
+            return candidates
+        covered = self.allowed.candidates(fitted, each)
+        if covered >= candidates:
+            return candidates
+        best, budget = by_bm25_rank(self.statistics)[:covered], self.context.settings.budget
+        if len(fill(best, self.statistics.bytes, budget, corpus_bytes=self.context.corpus_bytes)) == covered:
+            raise self.allowed.too_few(covered, candidates)
+        say(f"influence: {self.allowed} is enough for the {covered:,} best-ranked of {candidates:,} candidates")
+        return covered
 
     def decided(self, name: str, decide: Callable[[], Any]) -> Any:
-        """Return a decision that is made once and stored in the stage's plan before anything depends on it."""
+        """Return a decision from the stage's plan; the first call makes it and stores it there."""
         stage = self.context.stage
         if stage is None:
             return decide()
@@ -256,5 +257,5 @@ def _check_distinct_scores(calibration: Calibration, units: int) -> None:
         raise InputError(
             "for every target all candidates have the same score: there is nothing to rank",
             key="select.name",
-            hint="are the candidates too short, or too few? other layers or more epochs may tell them apart",
+            hint="are the candidates too short, or too few? other layers or more epochs may separate them",
         )

@@ -1,5 +1,4 @@
-"""Score candidates against targets: candidates as tokens and units, texts laid out for the scoring models, and scores
-stored shard by shard."""
+"""Score units of candidates against targets by their gradients, and store the scores shard by shard."""
 
 from __future__ import annotations
 
@@ -42,29 +41,29 @@ _USUALLY_MASKED = 0.25
 
 
 def tokens_at_once(device: torch.device, masked: float) -> int:
-    """How many tokens a forward pass reads: enough to fill the device, fewer where the logits of many are needed."""
+    """Return the tokens of a forward pass: enough to fill the device, fewer if many are masked and need logits."""
     return int((1 << 16) * min(1.0, _USUALLY_MASKED / masked)) if device.type == "cuda" else 1 << 12
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The same texts under each of their masks; `units` says how they form units where some unit has several."""
+    """The same texts under each of their masks; `units` maps texts to units unless each text is a unit."""
 
     readings: Readings
     units: UnitTexts | None = None
 
     def pin(self) -> Prepared:
-        """The same in memory that a GPU can copy from while others work."""
+        """Return a copy in pinned memory, which a GPU can copy from asynchronously."""
         return replace(self, readings=self.readings.pin())
 
     def gradients(self, engine: GradientEngine, losses: TextLosses) -> Gradients:
-        """The mean over the masks, and over the texts of each unit by their shares."""
-        found = self.readings.gradients(engine, losses)
+        """Return mean gradients over the masks, and over the texts of each unit by their shares."""
+        gradients = self.readings.gradients(engine, losses)
         if self.units is None:
-            return found
-        device = next(iter(found.blocks.values()))[0].owners.device
+            return gradients
+        device = next(iter(gradients.blocks.values()))[0].owners.device
         owners, shares = (torch.from_numpy(values).to(device) for values in (self.units.owners, self.units.shares))
-        return found.merged(owners, shares, int(self.units.owners[-1]) + 1)
+        return gradients.merged(owners, shares, int(self.units.owners[-1]) + 1)
 
 
 class Reader:
@@ -79,10 +78,10 @@ class Reader:
 
     def candidates(self, units: CandidateUnits, which: NDArray[np.int64]) -> Prepared:
         """Return the texts of some units of candidates."""
-        found = units.texts_of(which)
-        batch = self._lay_out(units.texts, found.numbers)
-        alone = len(found.numbers) == len(which)
-        return Prepared(self._masked(batch, found.numbers, self._scored), None if alone else found)
+        texts = units.texts_of(which)
+        batch = self._lay_out(units.texts, texts.numbers)
+        is_single = len(texts.numbers) == len(which)
+        return Prepared(self._masked(batch, texts.numbers, self._scored), None if is_single else texts)
 
     def targets(self, objective: TaskObjective) -> Iterator[tuple[NDArray[np.int64], Prepared]]:
         """Yield batches of targets with their indices, the longest first: the memory plan depends on them."""
@@ -106,14 +105,14 @@ class Reader:
 
 @dataclass(frozen=True)
 class ScoringModel:
-    """A fitted network, and the gradients of its targets."""
+    """A fitted network with the gradients of its targets."""
 
     engine: GradientEngine
     targets: Targets
 
 
 class Scorer:
-    """Scores units of candidates against all targets: the columns are the targets of all folds in order."""
+    """Scores units of candidates against the targets of all folds, in order: one column each."""
 
     def __init__(self, folds: list[Fold], units: CandidateUnits, *, memory: int, compiled: bool = False) -> None:
         self._config, self._compiled = influence_config(folds[0].settings), compiled
@@ -134,9 +133,9 @@ class Scorer:
 
     @property
     def flops_per_token(self) -> float:
-        """Estimate the cost of a candidate's token: a forward pass, and a backward pass through the compared layers.
+        """The estimated FLOPs of a candidate's token: a forward pass and a backward pass to the lowest compared layer.
 
-        Counted as training is, by 2 x parameters forward and 4 x parameters backward.
+        As in training, the passes count 2 x parameters forward and 4 x parameters backward.
         """
         network, targets = self._models[0].engine.network, self._models[0].targets
         parts = (network.encoder, network.heads[MASKED_LM])
@@ -153,28 +152,25 @@ class Scorer:
         return {"columns": self.columns, "bytes_per_target": targets.bytes_per_target, "plan": targets.plan.record()}
 
     def _model(self, fold: Fold, network: Network, units: CandidateUnits) -> ScoringModel:
-        engine, texts = (
-            GradientEngine(network, self._config.layers, fold.context, compiled=self._compiled),
-            fold.targets,
-        )
-        prepared = self.reader.targets(fold.answers(network))
-        found = ((numbers, texts_read.gradients(engine, task_losses)) for numbers, texts_read in prepared)
-        first = next(found)
-        few = self.reader.candidates(units, np.arange(min(_SAMPLE, units.count)))
-        sample = few.gradients(engine, masked_lm_losses)
+        engine = GradientEngine(network, self._config.layers, fold.context, compiled=self._compiled)
+        texts = fold.targets
+        batches = self.reader.targets(fold.answers(network))
+        by_batch = ((numbers, prepared.gradients(engine, task_losses)) for numbers, prepared in batches)
+        first = next(by_batch)
+        sample = self.reader.candidates(units, np.arange(min(_SAMPLE, units.count)))
         groups = Units.consecutive(len(texts), self._config.target_batch)
         workload = Workload(units.count, len(texts), groups.count)
-        plan = make_plan(sample, first[1], workload, Options(memory=self._memory))
+        plan = make_plan(sample.gradients(engine, masked_lm_losses), first[1], workload, Options(memory=self._memory))
         check_size(plan, len(texts), self._memory)
         targets = Targets(plan, groups)
-        for numbers, gradients in chain((first,), found):
+        for numbers, gradients in chain((first,), by_batch):
             targets.add(gradients, numbers)
         return ScoringModel(engine, targets)
 
 
 _FEWEST_UNITS, _MOST_SHARDS = 1024, 128
 _TOP_TARGETS = 10
-"""The number of best scores that are averaged: a text need not help every target."""
+"""The score of a candidate is the mean of so many best scores, since a text need not help every target."""
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -185,16 +181,16 @@ class ShardStatistics:
 
     settings: InfluenceConfig
     calibration: Calibration
-    shares: NDArray[np.float32]  # of each column in the mean of each class: (columns, classes)
+    shares: NDArray[np.float32]  # the share of each column in the mean of each class: (columns, classes)
 
     def compute(self, scores: Tensor, first: int) -> Arrays:
-        """Return statistics of a shard's units, which are numbered from `first`: (units, columns) -> arrays."""
+        """Return statistics of the scores (units, columns) of a shard whose units are numbered from `first`."""
         scores = self.calibration.apply(scores)
         best = scores.topk(min(_TOP_TARGETS, scores.shape[1]), dim=1)
         listed = min(LISTED, len(scores))
         most, least = scores.topk(listed, dim=0), (-scores).topk(listed, dim=0)
         shares = torch.from_numpy(self.shares).to(scores.device)
-        found = {
+        statistics = {
             "score": best.values.mean(1),
             "column": best.indices[:, 0],
             "by_class": scores @ shares,
@@ -204,12 +200,12 @@ class ShardStatistics:
             "least_scores": -least.values,
         }
         if self.settings.choice == "top_k":
-            found["scores"] = scores
-        return {name: value.cpu().numpy() for name, value in found.items()}
+            statistics["scores"] = scores
+        return {name: value.cpu().numpy() for name, value in statistics.items()}
 
 
 class Shards:
-    """The units in shards of equal size, and the files of finished shards: a killed run loses at most one."""
+    """Divides the units into shards of equal size, with a file for each finished shard: a killed run loses one."""
 
     def __init__(self, units: CandidateUnits, folder: Path) -> None:
         self.units, self._folder = units, folder
@@ -219,16 +215,16 @@ class Shards:
 
     def score(self, scorer: Scorer, statistics: ShardStatistics, on_shard: Callable[[], None] = lambda: None) -> None:
         """Score the shards that have no file."""
-        left = [number for number in range(self.count) if not self._path(number).exists()]
-        done = self.units.count - sum(len(self._units(number)) for number in left)
+        missing = [number for number in range(self.count) if not self._path(number).exists()]
+        done = self.units.count - sum(len(self._units(number)) for number in missing)
         with bar("influence", self.units.count, done=done) as advance:
-            for number in left:
+            for number in missing:
                 scores = score_units(scorer, self.units, self._units(number), advance)
                 if not bool(torch.isfinite(scores).all()):
                     raise TrainingError("influence: scores are not finite", hint="lower select.learning_rate")
-                found = statistics.compute(scores, number * self.size)
+                arrays = statistics.compute(scores, number * self.size)
                 with atomic_file(self._path(number)) as aside, open(aside, "wb") as file:
-                    np.savez(file, **found)  # type: ignore[arg-type]
+                    np.savez(file, **arrays)  # type: ignore[arg-type]
                 on_shard()
 
     def read(self) -> Iterator[Arrays]:
@@ -241,7 +237,7 @@ class Shards:
         """Return a statistic of all units."""
         parts = []
         for number in range(self.count):
-            with np.load(self._path(number)) as file:
+            with np.load(self._path(number)) as file:  # reads the named array alone
                 parts.append(file[name])
         return np.concatenate(parts)
 
@@ -261,8 +257,8 @@ def score_units(
     for prepared in prefetch((scorer.reader.candidates(units, batch) for batch in batches), scorer.context):
         scores.append(scorer.read(prepared))
         advance(len(scores[-1]))
-    back = torch.from_numpy(np.argsort(np.concatenate(batches))).to(scorer.context.device)
-    return torch.cat(scores)[back]
+    original_order = torch.from_numpy(np.argsort(np.concatenate(batches))).to(scorer.context.device)
+    return torch.cat(scores)[original_order]
 
 
 if TYPE_CHECKING:
@@ -282,14 +278,14 @@ def pack_candidates(table: Path, tokenizer: PreTrainedTokenizerFast, max_length:
 
 
 def _beginnings(table: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> Iterator[tuple[list[int], int]]:
-    """Yield the tokens of each candidate, also of texts without tokens."""
+    """Yield the first tokens of each candidate between [CLS] and [SEP], and their number."""
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     with bar("tokens of the candidates", None):
         for batch in read_batches(table, columns=["text"]):
             texts = batch.column(0).to_pylist()
             for first in range(0, len(texts), _TEXTS_AT_ONCE):
-                some = texts[first : first + _TEXTS_AT_ONCE]
-                for ids in tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]:
+                block = texts[first : first + _TEXTS_AT_ONCE]
+                for ids in tokenizer(block, add_special_tokens=False, verbose=False)["input_ids"]:
                     tokens = [cls, *ids[: max_length - 2], sep]
                     yield tokens, len(tokens)
 
@@ -305,7 +301,7 @@ class UnitTexts:
 
 @dataclass(frozen=True)
 class CandidateUnits:
-    """Candidates in the order in which they are scored; each `size` neighbors are a unit (B_p)."""
+    """Candidates in the order of scoring; every `size` neighbors form a unit (B_p)."""
 
     texts: PackedTexts
     order: Order
@@ -330,13 +326,13 @@ class CandidateUnits:
     def batches(self, units: NDArray[np.int64], most_tokens: int) -> Iterator[NDArray[np.int64]]:
         """Yield units of similar length in batches of at most `most_tokens` tokens, except single longer units."""
         by_length = units[np.argsort(self.tokens[units], kind="stable")]
-        start, held = 0, 0
+        start, tokens = 0, 0
         for end, unit in enumerate(by_length.tolist()):
             size = int(self.tokens[unit])
-            if end > start and held + size > most_tokens:
+            if end > start and tokens + size > most_tokens:
                 yield by_length[start:end]
-                start, held = end, 0
-            held += size
+                start, tokens = end, 0
+            tokens += size
         if start < len(by_length):
             yield by_length[start:]
 
@@ -348,9 +344,9 @@ class CandidateUnits:
 
 
 def scoring_order(indices: Order, table: Path, statistics: SelectionStatistics, examples: tuple[Example, ...]) -> Order:
-    """Order candidates by query, best rank first, so that the neighbors of a unit are similar.
+    """Order candidates by query, best rank first, so that the candidates of a unit are similar.
 
-    The rows of the ISS authors' file have this order, and their batches are of consecutive rows.
+    The ISS authors form batches of consecutive rows of a file in this order.
     """
     import pyarrow.compute as compute
 

@@ -1,4 +1,4 @@
-"""The scoring models: their settings, their training with masked LM and the task, and the target rows of each fold."""
+"""The scoring models: their settings, their training on masked LM and the task, and the target rows of each fold."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ from endtask.training.pretrain import pretrain_phase
 TOKENIZER = "tokenizer"
 _PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", "fitted.json"
 _TIMES_SMALLER = 10
-"""Published budgets: selection by gradients pays off with a scoring model about ten times smaller than the model."""
+"""Selection by gradients pays off with a scoring model about ten times smaller than the model (published budgets)."""
 _RATE_FROM_RANDOM, _RATE_FROM_CHECKPOINT = 1e-3, 5e-5
 _MLM_WEIGHT, _DROPOUT, _MOST_TOKENS, _POOLING = 3.0, 0.1, 128, "cls"
-"""The weight of masked LM relative to the task loss, the dropout in fitting, the most tokens of a text, and what the
-head reads (ISS): of the first token, a target's gradient has a single row."""
+"""The weight of masked LM relative to the task loss, the dropout in fitting, the most tokens of a text, and the pooling
+(ISS): a head that reads the first token gives a target's gradient a single row."""
 _TOKENIZER_TEXTS = 50_000
 
 
 def scoring_settings(settings: Settings) -> Settings:
-    """Return settings with which pre-training fits the scoring model on the task's text.
+    """Return the settings of the phase that fits a scoring model on the task's text.
 
-    >>> found = scoring_settings(Settings(model=ModelSettings(size="base")))
-    >>> found.model.size, found.pretrain.objectives["task"].rho2, found.pretrain.learning_rate
+    >>> settings = scoring_settings(Settings(model=ModelSettings(size="base")))
+    >>> settings.model.size, settings.pretrain.objectives["task"].rho2, settings.pretrain.learning_rate
     ('mini', 3.0, 0.001)
     """
     config, max_length = influence_config(settings), min(_MOST_TOKENS, settings.pretrain.max_length)
@@ -67,7 +67,7 @@ def scoring_settings(settings: Settings) -> Settings:
         "pretrain": _pretrain_settings(settings, config, max_length),
         "finetune": FinetuneSettings(max_length=max_length),
         "skip_pretraining": False,
-        "compile": "graphs",  # a few minutes of a small network are over before it would be compiled
+        "compile": "graphs",  # compilation would take longer than a few minutes of a small network
         "report_to": (),
     }
     return settings.model_copy(update=changed)
@@ -79,13 +79,14 @@ def size_for(model: ModelSettings) -> str:
     >>> [size_for(ModelSettings(size=size)) for size in ("large", "base", "compact", "tiny")]
     ['medium', 'mini', 'tiny', 'tiny']
     """
-    most = _weights(shape_of(model)) / _TIMES_SMALLER
-    fitting = [name for name in SIZES if _weights(shape_of(ModelSettings(size=name))) <= most]
-    return max(fitting, key=lambda name: _weights(shape_of(ModelSettings(size=name))), default="tiny")
+    limit = _weights(shape_of(model)) / _TIMES_SMALLER
+    weights = {name: _weights(shape_of(ModelSettings(size=name))) for name in SIZES}
+    small_enough = [name for name in SIZES if weights[name] <= limit]
+    return max(small_enough, key=weights.__getitem__, default="tiny")
 
 
 def _weights(shape: Shape) -> int:
-    """Return about the number of weights of the layers."""
+    """Return the approximate number of weights of the layers."""
     return 12 * shape.hidden_size**2 * shape.num_hidden_layers
 
 
@@ -104,10 +105,10 @@ def _model_settings(settings: Settings, config: InfluenceConfig, max_length: int
 
 
 def _pretrain_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> PretrainSettings:
-    automatic = _RATE_FROM_RANDOM if settings.model.path is None else _RATE_FROM_CHECKPOINT
+    auto_rate = _RATE_FROM_RANDOM if settings.model.path is None else _RATE_FROM_CHECKPOINT
     return PretrainSettings(
         seed=settings.seed,
-        learning_rate=automatic if config.learning_rate == "auto" else config.learning_rate,
+        learning_rate=auto_rate if config.learning_rate == "auto" else config.learning_rate,
         weight_decay=0.0,
         batch_size=BatchSize.parse(str(config.recipe_values.batch_size)),
         max_length=max_length,
@@ -122,12 +123,12 @@ def check_influence(task: Task, settings: Settings) -> None:
     """Raise `InputError` for train rows that cannot be halved and layers that the scoring model lacks."""
     config = influence_config(settings)
     folds_of(task, config, settings.seed)
-    if not set(config.layers) <= {*DEPTHS, EMBEDDING}:  # those every network has
+    if not set(config.layers) <= {*DEPTHS, EMBEDDING}:  # every network has these
         check_layers_known(_without_vocabulary(task, scoring_settings(settings).model), config.layers)
 
 
 def _without_vocabulary(task: Task, model: ModelSettings) -> Network:
-    """Return a scoring model with a tiny vocabulary, for the names of its layers."""
+    """Return a scoring model with a tiny vocabulary, whose layers have the same names."""
     if model.path is not None:
         checkpoint = open_checkpoint(model.path)
         return load_network(checkpoint, model, pad_id=0, labels=task.labels, seed=0, task_type=task.type)
@@ -145,7 +146,7 @@ def check_layers_known(network: Network, layers: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Fold:
-    """A fold in its folder: its scoring model is fitted on the task's train rows and scores for its dev rows."""
+    """A fold in its folder: the scoring model is fitted on the task's train rows, and its dev rows are the targets."""
 
     task: Task
     settings: Settings
@@ -163,7 +164,7 @@ class Fold:
 
     @property
     def masking(self) -> Masking:
-        """How tokens are masked in fitting, and in targets."""
+        """The masking of tokens in fitting and in targets."""
         return masking_of(self.packed, self.settings)
 
     @property
@@ -199,14 +200,14 @@ class Fold:
 
 
 def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Settings, folder: Path) -> list[Fold]:
-    """Learn or load the tokenizer and tokenize each fold's rows; a resumed run reuses finished files."""
+    """Train or load the tokenizer and tokenize each fold's rows; a resumed run reuses finished files."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / _LEARNED).exists():
         tokenizer = tokenizer_for(task, retrieved, settings, most_texts=_TOKENIZER_TEXTS)
         save_tokenizer(tokenizer, folder / TOKENIZER)
         write_json(folder / _LEARNED, {"vocabulary": len(tokenizer)})
-    given = settings.tokenizer.model_copy(update={"path": str(folder / TOKENIZER)})
-    with_tokenizer = settings.model_copy(update={"tokenizer": given})
+    tokenizer_settings = settings.tokenizer.model_copy(update={"path": str(folder / TOKENIZER)})
+    with_tokenizer = settings.model_copy(update={"tokenizer": tokenizer_settings})
     folds = [Fold(part, with_tokenizer, folder / f"fold-{number}") for number, part in enumerate(parts)]
     for fold in folds:
         if not (fold.folder / _IS_PACKED).exists():
@@ -218,17 +219,14 @@ def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Sett
 
 
 def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Train a fold's scoring model and save its weights; returns counts for the manifest.
-
-    A measure of the fitted model, such as its score on the held-out fold, belongs into these counts.
-    """
+    """Train a fold's scoring model, save its weights and return counts for the manifest."""
     if (fold.folder / _FITTED).exists():
         done: dict[str, Any] = json.loads((fold.folder / _FITTED).read_text(encoding="utf-8"))
         return done
     phase = fold.phase()
-    memory = run_phase(phase, fold.folder, label=label, on_checkpoint=on_checkpoint)
+    state = run_phase(phase, fold.folder, label=label, on_checkpoint=on_checkpoint)
     save_weights(fold.weights, phase.network)
-    counts = {**memory, "flops": training_flops(parameters_of(phase), memory["tokens"])}
+    counts = {**state, "flops": training_flops(parameters_of(phase), state["tokens"])}
     write_json(fold.folder / _FITTED, counts)
     (fold.folder / CHECKPOINT).unlink(missing_ok=True)
     return counts
@@ -239,9 +237,9 @@ EVERY_SCORE = "every score"
 
 
 def folds_of(task: Task, settings: InfluenceConfig, seed: int) -> list[Task]:
-    """Tasks whose train rows a scoring model is fitted on and whose dev rows are its targets.
+    """Return the task of each fold: a scoring model is fitted on its train rows, and its dev rows are the targets.
 
-    Halves of train are cut by group, as splits are: variants of a sentence are never on both sides.
+    Train is split by group, so that variants of a sentence are in the same fold.
     """
     if settings.targets == "dev":
         parts = [(task.train, task.dev)]
@@ -260,13 +258,13 @@ def folds_of(task: Task, settings: InfluenceConfig, seed: int) -> list[Task]:
 
 
 def draw_targets(rows: Rows, most: int | None, seed: int) -> Rows:
-    """Return all rows, or a sample by hashed ids, in their order: proportional to the classes, at least one of each.
+    """Return all rows, or a sample by hashed ids in proportion to the classes, at least one row of each class.
 
-    Rows without a single class are sampled together.
+    The order of the rows stays. Rows without a single class are sampled together.
     """
     if most is None or len(rows) <= most:
         return rows
-    from endtask.selectors.hashing import draws  # numba: a machine that only fits and scores may lack it
+    from endtask.selectors.hashing import draws  # imports Numba, which a machine that only fits and scores may lack
 
     numbers = draws([row.id for row in rows], seed, "influence targets")
     names = [row.label if isinstance(row.label, str) else "" for row in rows]
@@ -274,9 +272,9 @@ def draw_targets(rows: Rows, most: int | None, seed: int) -> Rows:
     drawn = np.argsort(numbers, kind="stable")
     by_class = drawn[np.argsort(classes[drawn], kind="stable")]
     within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    # The first of every class, then evenly from all: the second of ten rows comes before the third of fifteen.
-    urgency = np.where(within == 0, -1.0, within / np.repeat(counts, counts))
-    chosen = by_class[np.lexsort((numbers[by_class], urgency))[: max(most, len(counts))]]
+    # The first row of every class, then by the share of the class drawn: the second of ten before the third of fifteen.
+    priority = np.where(within == 0, -1.0, within / np.repeat(counts, counts))
+    chosen = by_class[np.lexsort((numbers[by_class], priority))[: max(most, len(counts))]]
     return tuple(rows[index] for index in np.sort(chosen).tolist())
 
 
@@ -288,7 +286,7 @@ class Column:
 
     @property
     def name(self) -> str:
-        """The row and its class as text, or the first row of several."""
+        """The id and class of the row, or of the first of several rows."""
         first = self.examples[0]
         more = f" and {len(self.examples) - 1} more" if len(self.examples) > 1 else ""
         return f"{first.id}{more} ({_answer(first)})"
@@ -297,8 +295,8 @@ class Column:
 def _answer(example: Example) -> str:
     if isinstance(example.label, float):
         return f"score {example.label:g}"
-    kind = "class" if isinstance(example.label, str) else "labels" if example.tokens is None else "tags"
-    return f"{kind} {', '.join(classes_of(example)) or 'none'}"
+    noun = "class" if isinstance(example.label, str) else "labels" if example.tokens is None else "tags"
+    return f"{noun} {', '.join(classes_of(example)) or 'none'}"
 
 
 def columns_of(parts: list[Task], target_batch: int) -> list[Column]:
@@ -328,13 +326,13 @@ def classes_of(example: Example) -> tuple[str, ...]:
 
 def memberships(examples: Sequence[Example], names: Sequence[str]) -> NDArray[np.int64]:
     """Return 1 where a row belongs to a class, else 0: (rows, classes); unknown names are ignored."""
-    return np.asarray([[name in found for name in names] for found in map(classes_of, examples)], dtype=np.int64)
+    return np.asarray([[name in classes for name in names] for classes in map(classes_of, examples)], dtype=np.int64)
 
 
 def labels_with_targets(columns: list[Column], labels: tuple[str, ...]) -> tuple[str, ...]:
     """Return the classes that have targets; nothing can be selected for the others."""
-    found = {name for column in columns for example in column.examples for name in classes_of(example)}
-    return tuple(label for label in labels if label in found)
+    present = {name for column in columns for example in column.examples for name in classes_of(example)}
+    return tuple(label for label in labels if label in present)
 
 
 def class_shares(columns: list[Column], labels: tuple[str, ...]) -> NDArray[np.float32]:

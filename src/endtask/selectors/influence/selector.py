@@ -20,7 +20,6 @@ from endtask.selectors.base import (
     RunContext,
     SelectionCost,
     Selector,
-    by_bm25_rank,
     by_score,
     ranks_of,
     selectors,
@@ -61,20 +60,20 @@ class Influence(Selector):
     config: InfluenceConfig
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
-        """Return what fits the scoring model, and what its cost is limited by."""
+        """Return the settings that the scoring model and the limit on its cost depend on."""
         return (*_READ, *(_READ_BY_LIMIT if self.config.share_of_budget is not None else ()))
 
     def inputs_read(self) -> tuple[str, ...]:
-        """Return the tokenizer and checkpoint that the scoring model starts from."""
+        """Return the inputs of the scoring model."""
         return ("tokenizer", "checkpoint")
 
     def data_usage(self) -> DataUse:
-        """Return the labels that decide what helps."""
+        """Return the labels that decide which texts help."""
         folds = "train, each half validated by a model of the other"
         return selection_use("which texts help", folds if self.config.targets == "folds" else "train, validated by dev")
 
     def preflight(self, task: Task | None, settings: Settings, *, has_corpus: bool) -> None:
-        """Raise `InputError` for train rows that cannot be halved, and for layers that the scoring model lacks."""
+        """Raise `InputError` for train rows that cannot be split, and for layers that the scoring model lacks."""
         super().preflight(task, settings, has_corpus=has_corpus)
         if task is not None:
             from endtask.selectors.influence.scoring_model import check_influence
@@ -90,7 +89,7 @@ class Influence(Selector):
         return influence_cost(task, sample, settings, folder, candidates=candidates, bytes_each=bytes_each)
 
     def rank(self, candidates: Candidates, run: RunContext) -> Ranking:
-        """Rank by how much a step down each candidate's masked-LM loss lowers the task's loss, to first order."""
+        """Rank by how much a gradient step on a candidate's masked-LM loss lowers the task's loss, to first order."""
         from endtask.selectors.influence.runner import InfluenceRunner
 
         if not len(candidates.rank):
@@ -103,39 +102,34 @@ class Influence(Selector):
         rank = ranks_of(order)
         names = [column.name for column in scored.columns]
 
-        def reason(index: int) -> str:
-            if not table.is_scored[index]:
-                return "influence: not scored, beyond select.share_of_budget"
-            return f"influence: rank {rank[index]}, most helpful for {names[table.column[index]]}"
-
         def reasons(indices: Order) -> list[str]:
-            return [reason(index) for index in indices.tolist()]
+            return [
+                f"influence: rank {rank[index]}, most helpful for {names[table.column[index]]}"
+                if table.is_scored[index]
+                else "influence: not scored, beyond select.share_of_budget"
+                for index in indices.tolist()
+            ]
 
         score = np.where(table.is_scored, table.score, np.nanmin(table.score))
         return Ranking(order, score, reasons, {"influence": scored.counts})
 
 
 class _Table:
-    """Scores of units, spread over their candidates."""
+    """The scores of candidates: each has the score of its unit."""
 
     def __init__(self, scored: Scored, statistics: SelectionStatistics) -> None:
-        self.shards, self.columns, self.labels, self.statistics = (
-            scored.shards,
-            scored.columns,
-            scored.labels,
-            statistics,
-        )
-        self.units = scored.shards.units
+        self.shards, self.columns, self.labels = scored.shards, scored.columns, scored.labels
+        self.statistics, self.units = statistics, scored.shards.units
         self.is_scored = np.zeros(len(statistics.rank), dtype=bool)
         self.is_scored[self.units.order] = True
         self.score = self.spread(self.shards.gathered("score").astype(np.float64), np.nan)
         self.column = self.spread(self.shards.gathered("column"), 0)
 
-    def spread(self, values: NDArray[Any], otherwise: float) -> NDArray[Any]:
-        """Return the value of its unit for each candidate; `otherwise` for candidates that were not scored."""
-        found = np.full((len(self.statistics.rank), *values.shape[1:]), otherwise, dtype=values.dtype)
-        found[self.units.order] = values[self.units.of_each]
-        return found
+    def spread(self, values: NDArray[Any], missing: float) -> NDArray[Any]:
+        """Return for each candidate the value of its unit, `missing` if it was not scored."""
+        spread = np.full((len(self.statistics.rank), *values.shape[1:]), missing, dtype=values.dtype)
+        spread[self.units.order] = values[self.units.of_each]
+        return spread
 
     def members(self, unit: int) -> list[int]:
         """Return the indices of a unit's candidates."""
@@ -168,27 +162,25 @@ def _write_helpful(table: _Table, runner: InfluenceRunner) -> None:
 
 
 def by_best_scores(score: Scores, statistics: SelectionStatistics) -> Order:
-    """Return the highest score first; candidates without a score (NaN) come last, by BM25 rank."""
-    scored = np.flatnonzero(~np.isnan(score))
-    order = by_score(score[scored], _some(statistics, scored))
-    return _with_rest(scored[order], statistics)
+    """Sort by falling score; candidates without a score (NaN) come last, by BM25 rank."""
+    return by_score(np.where(np.isnan(score), -np.inf, score), statistics)
 
 
 def by_best_rank(ranks: NDArray[np.int64], score: Scores, statistics: SelectionStatistics) -> Order:
-    """Order by the best rank that any target gives: the first k ranks of all targets together are ISS's union.
+    """Sort by the best rank that any target gives: ISS's union is the first k ranks of all targets together.
 
-    The budget decides how far down the ranks go. `ranks` are 0 for candidates that were not scored.
+    The budget decides how large k becomes. Candidates that were not scored (rank 0) come last, by BM25 rank.
     """
-    scored = np.flatnonzero(ranks)
-    few = _some(statistics, scored)
-    order = scored[np.lexsort((np.arange(len(scored)), -few.score, few.rank, -score[scored], ranks[scored]))]
-    return _with_rest(order, statistics)
+    is_scored = ranks > 0
+    best = np.where(is_scored, ranks, np.iinfo(ranks.dtype).max)
+    tie_breaks = (np.arange(len(ranks)), -statistics.score, statistics.rank, np.where(is_scored, -score, 0.0))
+    return np.lexsort((*tie_breaks, best))
 
 
 def best_ranks(scores: Iterable[NDArray[np.float32]], columns: int, units: int) -> NDArray[np.int64]:
     """Return the best rank, from 1, that any column gives each unit; of equal scores the earlier unit ranks first.
 
-    `scores` are parts of rows (units, columns), read once.
+    `scores` yields consecutive rows of the table (units, columns).
     """
     table = np.empty((units, columns), dtype=np.float32)
     filled = 0
@@ -202,15 +194,3 @@ def best_ranks(scores: Iterable[NDArray[np.float32]], columns: int, units: int) 
         np.put_along_axis(ranks, order, np.arange(1, units + 1)[:, None], axis=0)
         np.minimum(best, ranks.min(axis=1), out=best)
     return best
-
-
-def _some(statistics: SelectionStatistics, indices: Order) -> SelectionStatistics:
-    return SelectionStatistics(statistics.rank[indices], statistics.score[indices], statistics.bytes[indices])
-
-
-def _with_rest(order: Order, statistics: SelectionStatistics) -> Order:
-    """Return the order, followed by all other candidates by BM25 rank."""
-    others = np.ones(len(statistics.rank), dtype=bool)
-    others[order] = False
-    everything = by_bm25_rank(statistics)
-    return np.concatenate([order, everything[others[everything]]])

@@ -12,21 +12,21 @@ from endtask.config import BatchSize
 from endtask.encoders.network import MASKED_LM, Network
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
-from endtask.training.pretrain import OwnDropout
+from endtask.training.pretrain import DropoutOverride
 from tests.tiny import make_masking, make_network, make_packed
 
 
-def objectives(network: Network, folder: Path, rates: tuple[float, ...]) -> list[OwnDropout]:
+def objectives(network: Network, folder: Path, rates: tuple[float, ...]) -> list[DropoutOverride]:
     texts, found = make_packed(folder), []
     for number, rate in enumerate(rates):
         name = f"o{number}"
         size = BatchSize.parse("8")
         stream = TextStream(name, texts, network, batch_size=size, seed=0, masking=make_masking())
-        found.append(OwnDropout(MaskedLM(name, stream), rate))
+        found.append(DropoutOverride(MaskedLM(name, stream), rate))
     return found
 
 
-def losses(objective: OwnDropout, network: Network) -> list[float]:
+def losses(objective: DropoutOverride, network: Network) -> list[float]:
     batch = objective.batch(0)
     return [objective.loss(network, batch).total.item() for _ in range(3)]
 

@@ -1,9 +1,10 @@
-"""What came of the runs: a row for each, the figures drawn from them, and both as text."""
+"""The results of the comparison: a row for each run, statistics over the rows, and their text and tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 from statistics import fmean, stdev
 from typing import Any
 
@@ -14,43 +15,43 @@ from benchmarks.results_file import Results
 from endtask.evaluation.significance import bootstrap_interval, holm, metric_permutation
 from examples.digits.images import ImageTask
 from examples.digits.methods import METHODS, Outcome, Plan
-from studies.tables import dagger, interval_text, lead
+from studies.tables import dagger, interval_text, lead, markdown
 
 Row = dict[str, Any]
 AGAINST = "agnostic"
 
 
 def row_of(method: str, seed: int, task: ImageTask, plan: Plan, outcome: Outcome, cpu_seconds: float) -> Row:
-    """A run; `right` has a 1 for each test image whose class was found, so that all figures can be had again."""
-    right = outcome.predicted == task.test.labels
+    """Return the row of a run; `right` has a 1 for each test image with a correct prediction."""
+    is_right = outcome.predicted == task.test.labels
     return {
         "method": method,
         "seed": seed,
         **{name: len(getattr(task, name)) for name in ("train", "dev", "test", "auxiliary")},
         "steps": plan.steps + plan.finetune_steps,
-        "accuracy": round(float(right.mean()), 5),
+        "accuracy": round(float(is_right.mean()), 5),
         "dev_accuracy": round(outcome.dev_accuracy, 5),
         "cpu_seconds": round(cpu_seconds, 2),
         "task_weight": round(outcome.task_weights[-1], 4) if outcome.task_weights else None,
-        "right": "".join("1" if one else "0" for one in right),
+        "right": "".join(map(str, is_right.astype(int).tolist())),
     }
 
 
 def summary_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The figures of every method for each number of train images; Holm's p counts the methods of one number."""
+    """Return statistics of every method for each number of train images; Holm's p counts the methods of one number."""
     amounts = sorted({row["train"] for row in rows})
     return {"methods": [cell for amount in amounts for cell in _cells([row for row in rows if row["train"] == amount])]}
 
 
 def _cells(rows: Sequence[Row]) -> list[Row]:
     runs = {method: [row for row in rows if row["method"] == method] for method in METHODS}
-    cells = {method: _cell(found) for method, found in runs.items()}
+    cells = {method: _cell(method_runs) for method, method_runs in runs.items()}
     others = [method for method in METHODS if method != AGAINST]
-    found = [p_value(runs[method], runs[AGAINST]) for method in others]
-    for method, p, corrected in zip(others, found, holm(found), strict=True):
-        points = cells[method]["mean"] - cells[AGAINST]["mean"]
+    p_values = [p_value(runs[method], runs[AGAINST]) for method in others]
+    for method, p, corrected in zip(others, p_values, holm(p_values), strict=True):
+        difference = cells[method]["mean"] - cells[AGAINST]["mean"]
         ends = interval(runs[method], runs[AGAINST])
-        cells[method] |= {"lead": round(points, 5), "interval": [round(end, 5) for end in ends]}
+        cells[method] |= {"lead": round(difference, 5), "interval": [round(end, 5) for end in ends]}
         cells[method] |= {"p": round(p, 5), "p_holm": round(corrected, 5)}
     return list(cells.values())
 
@@ -66,24 +67,24 @@ def _cell(runs: Sequence[Row]) -> Row:
     return cell
 
 
-def p_value(one: Sequence[Row], other: Sequence[Row]) -> float:
-    """Of the difference between the mean accuracies of two methods, by swapping both in each test image."""
-    first, second = _right(one), _right(other)
+def p_value(runs: Sequence[Row], others: Sequence[Row]) -> float:
+    """Return p of the difference between two mean accuracies, by swapping the predictions for test images."""
+    first, second = _right(runs), _right(others)
     return metric_permutation(first, second, np.ones(first.shape[1], dtype=np.int64), "accuracy")
 
 
-def interval(one: Sequence[Row], other: Sequence[Row]) -> tuple[float, float]:
-    """Of the same difference, 95% over other test images and other seeds; run by run both have the same."""
-    first, second = _right(one), _right(other)
+def interval(runs: Sequence[Row], others: Sequence[Row]) -> tuple[float, float]:
+    """Return the 95% interval of the same difference over other test images and other seeds, which both share."""
+    first, second = _right(runs), _right(others)
     return bootstrap_interval(first, second, np.ones(first.shape[1], dtype=np.int64), "accuracy", paired_runs=True)
 
 
 def _right(runs: Sequence[Row]) -> NDArray[np.int64]:
-    return np.array([[int(sign) for sign in row["right"]] for row in runs], dtype=np.int64)
+    return np.array([[int(digit) for digit in row["right"]] for row in runs], dtype=np.int64)
 
 
-def told(cells: Sequence[Row]) -> str:
-    """The figures of all methods as plain lines."""
+def as_text(cells: Sequence[Row]) -> str:
+    """Return the statistics of all methods as plain lines."""
     lines = []
     for cell in cells:
         if cell["method"] == METHODS[0]:
@@ -100,15 +101,14 @@ def told(cells: Sequence[Row]) -> str:
 
 
 def digits_table(results: Results) -> str:
-    """A table for each number of train images."""
+    """Return a table for each number of train images."""
     cells: list[Row] = summary_of(results.rows)["methods"]
+    heads = ("method", "accuracy", f"against `{AGAINST}`", "95%", "p", "Holm's", "CPU seconds")
     parts = []
-    for train in sorted({cell["train"] for cell in cells}):
-        found = [cell for cell in cells if cell["train"] == train]
-        heads = ("method", "accuracy", f"against `{AGAINST}`", "95%", "p", "Holm's", "CPU seconds")
-        parts += [_amounts(found[0]) + ":", "", f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 1)}"]
-        parts += [f"| {' | '.join(_columns(cell))} |" for cell in found]
-        parts += ["", *(f"{_weight(cell)}." for cell in found if "task_weight" in cell), ""]
+    for _, group in groupby(cells, key=lambda cell: cell["train"]):
+        methods = list(group)
+        parts += [_amounts(methods[0]) + ":", "", *markdown(heads, map(_columns, methods))]
+        parts += ["", *(f"{_weight(cell)}." for cell in methods if "task_weight" in cell), ""]
     first = cells[0]
     how = (
         f"Mean ± spread over {first['seeds']} seeds, each a run of {first['steps']} steps; {dagger(cells)}; rows are "

@@ -1,15 +1,17 @@
-"""Ours: the lean encoder in endtask's own loop, with its default settings.
+"""Measure endtask: the lean encoder in its training loop, with the default settings.
 
-Full sequences come in batches of as many rows as the peers', task text in batches of as many tokens. What the peers do
-not do either (progress bar, curves, checkpoints) is left out.
+Batches of full sequences have as many rows as the peers', batches of task text as many tokens. Like the peers, the loop
+has no progress bar, curves or checkpoints.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from transformers import PreTrainedTokenizerFast
+
 from benchmarks.training.cases import LENGTH, SIZES, Case, Row
-from benchmarks.training.inputs import LEARNING_RATE, MASKED_SHARE, SEED, Bench
+from benchmarks.training.inputs import LEARNING_RATE, MASKED_SHARE, SEED, Setup
 from benchmarks.training.peers import parameters_of
 from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings
 from endtask.encoders.network import Network, build_network
@@ -25,10 +27,10 @@ from endtask.weighting.equal import Equal
 NAME = "text"
 
 
-def ours(case: Case, bench: Bench) -> Row:
-    """Train and count."""
-    clock = bench.clock(case)
-    phase = replace(_phase(case, bench), steps=clock.total)
+def train_endtask(case: Case, setup: Setup) -> Row:
+    """Train and return times and counts."""
+    clock = setup.clock(case)
+    phase = replace(_phase(case, setup), steps=clock.total)
     counts = {"tokens": 0, "padded_tokens": 0, "flops": 0.0}
     loss = None
     for record in train(phase, build_optimizer(phase)):
@@ -48,19 +50,20 @@ def ours(case: Case, bench: Bench) -> Row:
     }
 
 
-def _phase(case: Case, bench: Bench) -> Phase:
-    """Masked language modelling alone; the number of steps is put in later."""
+def _phase(case: Case, setup: Setup) -> Phase:
+    """Return the phase of masked LM, without the number of steps."""
     settings = _settings(case)
     context = choose_device_context(settings)
-    network = move(_network(case, bench, settings), settings, context)
+    tokenizer = setup.tokenizer(case)
+    network = move(_network(tokenizer, settings), settings, context)
     network.set_dropout(settings.pretrain.dropout)
     stream = TextStream(
         NAME,
-        bench.packed(case),
+        setup.packed(case),
         network,
         batch_size=settings.pretrain.batch_size,
         seed=SEED,
-        masking=_masking(case, bench),
+        masking=Masking(MASKED_SHARE, tokenizer.mask_token_id, len(tokenizer), tuple(tokenizer.all_special_ids)),
     )
     return phase_of(network, {NAME: MaskedLM(NAME, stream)}, Equal(NAME), settings, context)
 
@@ -83,14 +86,8 @@ def _settings(case: Case) -> Settings:
     return Settings(device=case.device, seed=SEED, model=model, pretrain=train_settings)
 
 
-def _network(case: Case, bench: Bench, settings: Settings) -> Network:
-    tokenizer = bench.tokenizer(case)
+def _network(tokenizer: PreTrainedTokenizerFast, settings: Settings) -> Network:
     special_ids = {"pad": tokenizer.pad_token_id, "cls": tokenizer.cls_token_id, "sep": tokenizer.sep_token_id}
     return build_network(
         settings.model, vocabulary=len(tokenizer), special_ids=special_ids, labels=("no", "yes"), seed=SEED
     )
-
-
-def _masking(case: Case, bench: Bench) -> Masking:
-    tokenizer = bench.tokenizer(case)
-    return Masking(MASKED_SHARE, tokenizer.mask_token_id, len(tokenizer), tuple(tokenizer.all_special_ids))

@@ -1,6 +1,6 @@
-"""A process and all it started, watched from outside: wall time, peak memory, peak disk.
+"""Monitor a process and its children from outside: wall time, peak memory, peak disk use.
 
-Memory is the sum of proportional set sizes (a page that n processes share counts as 1/n in each), as Linux gives it.
+Memory is the sum of the proportional set sizes of Linux, which count a page that n processes share as 1/n in each.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INTERVAL = 0.05
-_COST = 20  # after n seconds of asking the kernel, 20 n of sleep: watching must not slow what is watched
+_SLEEP_RATIO = 20  # sleep 20 times as long as a query of the kernel takes, so that monitoring slows nothing
 _DISK_INTERVAL = 0.5
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
-class Watched:
-    """How a process ended and what it took; `code` is its exit status, negative for a signal."""
+class Usage:
+    """The exit status of a process (negative for a signal), its wall time, and its peak memory and disk use."""
 
     code: int
     seconds: float
@@ -29,65 +29,67 @@ class Watched:
     peak_disk_bytes: int
 
 
-def watch(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> Watched:
-    """Run a command to its end; `folder` is where it may leave files."""
+def monitor(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> Usage:
+    """Run a command to its end; its disk use is that of the files below `folder`."""
     start = time.perf_counter()
     process = subprocess.Popen(command, env=environment, stdout=sys.stderr, start_new_session=True)
     memory, disk, disk_due = PeakMemory(process.pid), 0, start
     try:
         while True:
-            asked = time.perf_counter()
-            memory.look()
-            if asked >= disk_due:
-                disk, disk_due = max(disk, disk_bytes(folder)), asked + _DISK_INTERVAL
-            if _ended(process, max(INTERVAL, _COST * (time.perf_counter() - asked))):
+            now = time.perf_counter()
+            memory.update()
+            if now >= disk_due:
+                disk, disk_due = max(disk, disk_bytes(folder)), now + _DISK_INTERVAL
+            if _ends_within(process, max(INTERVAL, _SLEEP_RATIO * (time.perf_counter() - now))):
                 break
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     seconds = time.perf_counter() - start
-    return Watched(process.returncode, seconds, memory.peak, max(disk, disk_bytes(folder)))
+    return Usage(process.returncode, seconds, memory.peak, max(disk, disk_bytes(folder)))
 
 
 class PeakMemory:
-    """The most that the processes of a session held together, each time one looked."""
+    """The largest memory of all processes of a session over all calls of `update`."""
 
     def __init__(self, session: int) -> None:
         self.peak = 0
         self._session = session
-        self._others: set[str] = set()  # processes of other sessions, which never join this one
+        self._others: set[str] = set()  # processes of other sessions, which never join this session
 
-    def look(self) -> None:
-        """Look once.
+    def update(self) -> None:
+        """Measure the memory and update the peak.
 
-        The kernel counts resident pages all the time, but proportional sizes only when asked, by walking through all
-        pages. Those are never larger, so they are asked for only where the resident pages exceed the earlier peak.
+        The kernel always knows the resident pages, but walks through all pages for proportional sizes. These are never
+        larger, so they are read only if the resident pages exceed the peak.
         """
-        processes = [entry.name for entry in os.scandir("/proc") if entry.name.isdigit() and self._is_ours(entry.name)]
+        processes = [
+            entry.name for entry in os.scandir("/proc") if entry.name.isdigit() and self._in_session(entry.name)
+        ]
         if sum(map(_resident, processes)) > self.peak:
             self.peak = max(self.peak, sum(map(_proportional, processes)))
 
-    def _is_ours(self, process: str) -> bool:
+    def _in_session(self, process: str) -> bool:
         if process not in self._others and _session_of(process) != self._session:
             self._others.add(process)
         return process not in self._others
 
 
 def disk_bytes(folder: Path) -> int:
-    """What the files below a folder take up on disk."""
+    """Return the disk space of the files below a folder."""
     total = 0
-    for place, _, names in os.walk(folder):
+    for subfolder, _, names in os.walk(folder):
         for name in names:
             try:
-                total += os.lstat(os.path.join(place, name)).st_blocks * 512
+                total += os.lstat(os.path.join(subfolder, name)).st_blocks * 512
             except FileNotFoundError:
                 continue  # deleted since it was listed
     return total
 
 
-def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether the process ends within some seconds."""
+def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Return whether the process ends within some seconds."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -111,7 +113,7 @@ def _proportional(process: str) -> int:
 
 
 def _read(process: str, name: str) -> bytes:
-    """What the kernel tells of a process; nothing where it ended since it was listed."""
+    """Return a file of /proc; nothing if the process ended since it was listed."""
     try:
         with open(f"/proc/{process}/{name}", "rb", buffering=0) as file:
             return file.read()

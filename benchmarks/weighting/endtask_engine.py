@@ -1,4 +1,4 @@
-"""What is measured, and ours: the lean encoder in endtask's own loop, three objectives, equal or learned weights."""
+"""The cases, and endtask's measurements: the lean encoder, three objectives, equal or learned weights."""
 
 from __future__ import annotations
 
@@ -43,6 +43,14 @@ CLASSES = 6
 OBJECTIVES = ("task", "tapt", "dapt")
 """The end task, and masked LM on two kinds of text."""
 
+SEED = 0
+TEXTS = 4096
+SPECIAL = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
+MASKED_SHARE = 0.15
+LEARNING_RATE = 1e-4
+_FOLDS = 16
+"""With so many folds the end task's batches hardly shrink, so that all engines read nearly the same batches."""
+
 EQUAL, META, DEFAULT, PAPER, AUTHORS = "equal", "meta", "meta default", "meta paper", "authors' way"
 RULES: dict[str, MetaConfig | None] = {
     EQUAL: None,
@@ -50,12 +58,12 @@ RULES: dict[str, MetaConfig | None] = {
     DEFAULT: MetaConfig(),
     PAPER: MetaConfig(every=1, head="adamw", parameters="all", floor=0.0),
 }
-"""Ours; None: equal weights."""
+"""The settings of endtask's engines; None: equal weights."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement: batches of `rows` texts of 128 tokens for each objective, `held_out` texts twice for META."""
+    """A measurement: batches of `rows` texts of 128 tokens for each objective, `held_out` texts twice for META."""
 
     engine: str
     size: str
@@ -67,7 +75,7 @@ class Case:
 
 
 def plan(engines: list[str], size: str, rows: int, held_out: int, device: Device, repeats: int) -> list[Case]:
-    """Engines in turn, so that a machine that warms up slows all of them; the slow authors' way once."""
+    """Return the cases; engines alternate, so that a warm machine slows all of them. The slow authors' code runs once."""
     return [
         Case(engine, size, rows, held_out, device, repeat)
         for repeat in range(1, repeats + 1)
@@ -76,29 +84,22 @@ def plan(engines: list[str], size: str, rows: int, held_out: int, device: Device
     ]
 
 
-SEED = 0
-TEXTS = 4096
-SPECIAL = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
-MASKED_SHARE = 0.15
-LEARNING_RATE = 1e-4
-
-
 @dataclass(frozen=True)
-class Bench:
-    """Where there is room to work, and how many steps are taken."""
+class Setup:
+    """The scratch folder, and the number of steps."""
 
     scratch: Path
     warmup: int
     steps: int
 
     def clock(self, case: Case) -> StepClock:
-        """A clock for as many steps as the case is trained."""
+        """Return a clock for the steps of a case."""
         import torch
 
         return StepClock(torch.device(case.device), self.warmup, self.steps)
 
     def texts(self, name: str, vocabulary: int) -> PackedTexts:
-        """Rows of random tokens, each between [CLS] and [SEP]."""
+        """Return rows of random tokens between [CLS] and [SEP]."""
         folder = self.scratch / f"{name}-{vocabulary}"
         if (folder / "shape.json").exists():
             return PackedTexts(folder)
@@ -108,18 +109,14 @@ class Bench:
 
 
 def labels() -> NDArray[np.int64]:
-    """A class for every text."""
+    """Return a random class for every text."""
     return generator(SEED, "weighting benchmark", "labels").integers(0, CLASSES, TEXTS)
 
 
-_FOLDS = 16
-"""So many parts that the end task's batches hardly shrink: all engines read the same batches."""
-
-
-def ours(case: Case, bench: Bench) -> Row:
-    """Train and count."""
-    clock = bench.clock(case)
-    phase = replace(_phase(case, bench), steps=clock.total)
+def train_endtask(case: Case, setup: Setup) -> Row:
+    """Train and return times and counts."""
+    clock = setup.clock(case)
+    phase = replace(_phase(case, setup), steps=clock.total)
     tokens = 0
     for record in train(phase, build_optimizer(phase)):
         tokens += record.tokens if clock.is_timing else 0
@@ -136,23 +133,23 @@ def ours(case: Case, bench: Bench) -> Row:
     }
 
 
-def _phase(case: Case, bench: Bench) -> Phase:
+def _phase(case: Case, setup: Setup) -> Phase:
     settings = _settings(case)
     context = choose_device_context(settings)
     network = move(_network(settings, case.vocabulary), settings, context)
     network.set_dropout(settings.pretrain.dropout)
     objectives: dict[str, BuiltObjective] = {
-        name: MaskedLM(name, _stream(name, case.rows, case, network, bench, masked=True)) for name in OBJECTIVES[1:]
+        name: MaskedLM(name, _stream(name, case.rows, case, network, setup, masked=True)) for name in OBJECTIVES[1:]
     }
-    task = Classification("task", _stream("task", case.rows, case, network, bench, masked=False), labels())
+    task = Classification("task", _stream("task", case.rows, case, network, setup, masked=False), labels())
     rule = RULES[case.engine]
-    weighting = Equal(*OBJECTIVES) if rule is None else _meta(rule, case, network, bench, context)
+    weighting = Equal(*OBJECTIVES) if rule is None else _meta(rule, case, network, setup, context)
     return phase_of(network, {"task": task, **objectives}, weighting, settings, context)
 
 
-def _meta(rule: MetaConfig, case: Case, network: Network, bench: Bench, context: DeviceContext) -> Meta:
-    """The rule over all three; the end task's own batches stay whole, as they are with equal weights."""
-    stream = _stream("task", case.held_out, case, network, bench, masked=False)
+def _meta(rule: MetaConfig, case: Case, network: Network, setup: Setup, context: DeviceContext) -> Meta:
+    """Return learned weights of all three objectives; the end task's batches are as large as with equal weights."""
+    stream = _stream("task", case.held_out, case, network, setup, masked=False)
     answered = Classification("task", stream, labels())
     sizes = rule.model_copy(update={"fit_batch": case.held_out, "gradient_batch": case.held_out})
     folds = Folds(np.arange(TEXTS) % _FOLDS, FOLD_STEPS)
@@ -161,11 +158,11 @@ def _meta(rule: MetaConfig, case: Case, network: Network, bench: Bench, context:
     return Meta(OBJECTIVES, gradient, settings=sizes, device=context.device)
 
 
-def _stream(name: str, rows: int, case: Case, network: Network, bench: Bench, *, masked: bool) -> TextStream:
+def _stream(name: str, rows: int, case: Case, network: Network, setup: Setup, *, masked: bool) -> TextStream:
     masking = Masking(MASKED_SHARE, SPECIAL["mask"], case.vocabulary, tuple(SPECIAL.values()))
     return TextStream(
         name,
-        bench.texts(name, case.vocabulary),
+        setup.texts(name, case.vocabulary),
         network,
         batch_size=BatchSize.parse(str(rows)),
         seed=SEED,

@@ -1,4 +1,4 @@
-"""Toy tasks of the kinds beyond one class per text, over the words of the toy corpus."""
+"""Toy tasks of the types beyond one class per text, with the words of the toy corpus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SCORES = {"food": 0.5, "space": 2.5, "sport": 4.0}
 
 
 def tagged_row(number: int, chance: random.Random) -> dict[str, Any]:
-    """Two words about space stand in a text about food and are to be found."""
+    """Return a text about food with two tagged words about space."""
     before, after = sentence("food", chance.randint(1, 3), chance), sentence("food", 2, chance)
     tokens = [*before.split(), *sentence("space", 2, chance).split(), *after.split(), str(number)]
     start = len(before.split())
@@ -22,14 +22,14 @@ def tagged_row(number: int, chance: random.Random) -> dict[str, Any]:
 
 
 def scored_row(number: int, chance: random.Random) -> dict[str, Any]:
-    """A number by what the text is about."""
+    """Return a text with a number that depends on its topic."""
     label = list(WORDS)[number % 3]
     return {"text": f"{sentence(label, 5, chance)} {number}", "label": _SCORES[label] + number % 5 / 10}
 
 
 def labelled_row(number: int, chance: random.Random) -> dict[str, Any]:
-    """None, one or two things that the text is about."""
-    labels = [label for place, label in enumerate(WORDS) if number >> place & 1][:2]
+    """Return a text with no, one or two topics as labels."""
+    labels = [label for bit, label in enumerate(WORDS) if number >> bit & 1][:2]
     words = [sentence(label, 3, chance) for label in labels]
     return {"text": " ".join([*words, "text", str(number)]), "labels": labels}
 
@@ -37,11 +37,11 @@ def labelled_row(number: int, chance: random.Random) -> dict[str, Any]:
 ROWS = {"token_classification": tagged_row, "regression": scored_row, "multilabel": labelled_row}
 
 
-def write_kind(folder: Path, kind: str) -> Path:
-    """Write `task/` of a kind beside a corpus."""
+def write_toy_of_type(folder: Path, task_type: str) -> Path:
+    """Write `task/` of a task type and `corpus.jsonl`."""
     chance = random.Random(0)
-    for place, (split, count) in enumerate(SPLITS):
-        rows = [ROWS[kind](100 * place + number, chance) for number in range(count)]
+    for index, (split, count) in enumerate(SPLITS):
+        rows = [ROWS[task_type](100 * index + number, chance) for number in range(count)]
         write_rows(folder / "task" / f"{split}.jsonl", rows)
     labels = [list(WORDS)[number % 3] for number in range(60)]
     passages = [{"text": f"{sentence(label, 12, chance)} {n}."} for n, label in enumerate(labels)]

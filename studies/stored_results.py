@@ -1,7 +1,7 @@
-"""Results files of `endtask compare` tested together, so that variants trained in several comparisons share a table.
+"""Store results files of `endtask compare` and test them together: variants of several comparisons share a table.
 
-Each file holds the truth and all predictions. Paired tests between variants of different files are valid as long as
-the scored rows are the same; files with other rows are refused.
+Each file holds the true answers and all predictions. Paired tests between variants of different files are valid if the
+scored rows are the same; files with other rows raise `InputError`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORMER_TYPES = {"score": "regression", "labels": "multilabel", "tags": "token_c
 
 
 def read_tree(file: Path) -> Any:
-    """Return a results file, or the rows of a curves file, packed or not; older files call variants cells."""
+    """Return a results file, or the rows of a curves file, packed or not; stored files call variants cells."""
     try:
         content = file.read_bytes()
         tree = json.loads(gzip.decompress(content) if file.name.endswith(PACKED) else content)
@@ -43,9 +43,9 @@ def read_tree(file: Path) -> Any:
 
 
 def store(files: Sequence[Path], folder: Path) -> None:
-    """Pack results files into a folder; of a run that is in both the old and the new file, the new one is stored."""
+    """Pack results files into a folder; a run in an old and a new file is stored as in the new one."""
     folder.mkdir(parents=True, exist_ok=True)
-    trees = {folder / f"{file.stem}{PACKED}": read_tree(file) for file in files}  # all are read before any is written
+    trees = {folder / f"{file.stem}{PACKED}": read_tree(file) for file in files}  # reads all before it writes any
     for target, tree in trees.items():
         if target.exists():
             old = read_tree(target)
@@ -60,8 +60,8 @@ def store(files: Sequence[Path], folder: Path) -> None:
 
 def stored_files(folder: Path, start: str) -> list[Path]:
     """Return the results files of a task: START.json.gz and START-ANYTHING.json.gz."""
-    found = [*folder.glob(f"{start}{PACKED}"), *folder.glob(f"{start}-*{PACKED}")]
-    return sorted(file for file in found if not file.name.endswith(CURVES))
+    files = [*folder.glob(f"{start}{PACKED}"), *folder.glob(f"{start}-*{PACKED}")]
+    return sorted(file for file in files if not file.name.endswith(CURVES))
 
 
 def curve_rows(files: Sequence[Path], compared: Compared) -> list[Tree]:
@@ -69,9 +69,9 @@ def curve_rows(files: Sequence[Path], compared: Compared) -> list[Tree]:
     rows: list[Tree] = []
     for file in files:
         curves = file.with_name(file.name.removesuffix(PACKED) + CURVES)
-        rows = _union(read_tree(curves), rows) if curves.exists() else rows  # of a run in two files the first counts
-    done = {(name, run["seed"]) for name, runs in compared.runs.items() for run in runs}
-    return [row for row in rows if (row["cell"], row["seed"]) in done]
+        rows = _union(read_tree(curves), rows) if curves.exists() else rows  # a run in two files: the first counts
+    scored = {(name, run["seed"]) for name, runs in compared.runs.items() for run in runs}
+    return [row for row in rows if (row["cell"], row["seed"]) in scored]
 
 
 def _check_same_rows(first: Tree, other: Tree, file: Path) -> None:
@@ -89,7 +89,7 @@ def _union(old: list[Tree], new: list[Tree]) -> list[Tree]:
 
 @dataclass(frozen=True)
 class Compared:
-    """The runs of all files by variant, and the rows that they are scored on."""
+    """The runs of all files by variant, and the scored rows."""
 
     measure: Measure
     split: str
@@ -101,7 +101,7 @@ class Compared:
 
     @classmethod
     def read(cls, files: Sequence[Path]) -> Compared:
-        """Read one file or several; of a variant in two files, the seeds are taken together."""
+        """Read results files; the seeds of a variant may come from several files."""
         trees = [read_tree(file) for file in files]
         first = trees[0]
         runs: dict[str, list[Tree]] = {}
@@ -111,8 +111,8 @@ class Compared:
                 known = runs.setdefault(run["cell"], [])
                 if run["seed"] not in (other["seed"] for other in known):
                     known.append(run)
-        named = str(first.get("type", first.get("kind", "text")))
-        task_type = _FORMER_TYPES.get(named, named)
+        stored_type = str(first.get("type", first.get("kind", "text")))
+        task_type = _FORMER_TYPES.get(stored_type, stored_type)
         truth = from_lists(first["truth"], task_type)
         return cls(
             Measure(first["metric"], task_type, tuple(first["labels"])),
@@ -125,52 +125,55 @@ class Compared:
         )
 
     def models(self, variant: str, part: str | None = None) -> list[float]:
-        """Return the scores of all models of a variant, on the split that decides or another `part`."""
+        """Return the scores of all models of a variant on the compared split, or on another `part`."""
         return [score for run in self._runs(variant) for score in run[part or self.split]]
 
     def predictions(self, variant: str) -> Answers:
         """Return predictions, (models, rows, ...)."""
-        answers = (each for run in self._runs(variant) for each in run["predicted"])
-        return np.stack([from_lists(each, self.measure.type) for each in answers])
+        answers = (lists for run in self._runs(variant) for lists in run["predicted"])
+        return np.stack([from_lists(lists, self.measure.type) for lists in answers])
 
     def p_value(self, variant: str, against: str, *, clean: bool = False) -> float:
-        """Return p of the difference by permutation of groups of rows; `clean`: of rows that are not in train."""
+        """Return p of the difference by permutation of groups of rows; with `clean`, of rows that are not in train."""
         rows = self.clean if clean else np.ones(len(self.truth), dtype=bool)
-        one, other = self.predictions(variant)[:, rows], self.predictions(against)[:, rows]
-        return metric_permutation(one, other, self.truth[rows], self.measure, groups=self.groups[rows])
+        first, second = self.predictions(variant)[:, rows], self.predictions(against)[:, rows]
+        return metric_permutation(first, second, self.truth[rows], self.measure, groups=self.groups[rows])
 
     def interval(self, variant: str, against: str) -> tuple[float, float]:
         """Return the 95% interval of the difference over other rows and other seeds."""
-        one, other = self._by_seed(variant), self._by_seed(against)
-        seeds = [[run["seed"] for run in self._runs(each)] for each in (variant, against)]
-        paired = seeds[0] == seeds[1] and one.shape == other.shape
-        return bootstrap_interval(one, other, self.truth, self.measure, groups=self.groups, paired_runs=paired)
+        first, second = self._by_seed(variant), self._by_seed(against)
+        seeds = [[run["seed"] for run in self._runs(name)] for name in (variant, against)]
+        paired = seeds[0] == seeds[1] and first.shape == second.shape
+        return bootstrap_interval(first, second, self.truth, self.measure, groups=self.groups, paired_runs=paired)
 
     def _by_seed(self, variant: str) -> Answers:
         """Return predictions, (pre-training seeds, models of each, rows, ...)."""
         return self.predictions(variant).reshape(len(self._runs(variant)), -1, *self.truth.shape)
 
-    def over(self, one: str, other: str) -> Tree:
-        """Return the difference of two variants, its interval and p, and the same for rows that are not in train."""
-        difference = fmean(self.models(one)) - fmean(self.models(other))
-        found: Tree = {"lead": round(difference, 5), "interval": [round(end, 5) for end in self.interval(one, other)]}
-        found["p"] = round(self.p_value(one, other), 5)
+    def over(self, variant: str, against: str) -> Tree:
+        """Return the difference of two variants, its interval and p, and difference and p on rows not in train."""
+        difference = fmean(self.models(variant)) - fmean(self.models(against))
+        interval = [round(end, 5) for end in self.interval(variant, against)]
+        row: Tree = {"lead": round(difference, 5), "interval": interval, "p": round(self.p_value(variant, against), 5)}
         if not self.clean.all():
-            mine, theirs = (self.models(each, "leak_free") for each in (one, other))
-            if mine and theirs:
-                found["leak_free_lead"] = round(fmean(mine) - fmean(theirs), 5)
-            found["leak_free_p"] = round(self.p_value(one, other, clean=True), 5)
-        return found
+            scores, others = (self.models(name, "leak_free") for name in (variant, against))
+            if scores and others:
+                row["leak_free_lead"] = round(fmean(scores) - fmean(others), 5)
+            row["leak_free_p"] = round(self.p_value(variant, against, clean=True), 5)
+        return row
 
     def table(self, titles: Mapping[str, str], against: str | None) -> list[Tree]:
-        """Return a row for each trained variant, with Holm's p over all of them; None: each against the row before."""
+        """Return a row for each trained variant, with Holm's p over all of them.
+
+        Each is tested against the variant `against`, or the row before (None).
+        """
         rows = [self._row(name, title) for name, title in titles.items() if name in self.runs]
         if against is None:
             tests = [(row, before["cell"]) for before, row in pairwise(rows)]
         else:
             tests = [(row, against) for row in rows if row["cell"] != against and against in self.runs]
-        for row, other in tests:
-            row |= self.over(row["cell"], other)
+        for row, reference in tests:
+            row |= self.over(row["cell"], reference)
         add_holm([row for row, _ in tests])
         return rows
 
@@ -198,7 +201,7 @@ class Compared:
 
 
 def add_holm(rows: Sequence[Tree]) -> None:
-    """Add Holm's p, corrected for all of these rows, to rows with a p."""
+    """Add Holm's p, corrected over all of these rows, to rows with a p."""
     for name in ("p", "leak_free_p"):
         tested = [row for row in rows if name in row]
         for row, corrected in zip(tested, holm([row[name] for row in tested]), strict=True):

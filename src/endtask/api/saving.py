@@ -1,0 +1,132 @@
+"""Folders of models: what a saved one holds, where its run is, and its upload to the hub."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from endtask.api.stored_run import StoredRun
+from endtask.config import Settings, resolve
+from endtask.errors import InputError
+from endtask.io.atomic import disk_error, link_or_copy, replace_folder, write_json
+from endtask.io.run_layout import SETTINGS_FILE, TASKS
+from endtask.io.stage_folder import MANIFEST
+
+FACTS = "endtask-task.json"
+"""In a saved model: its task type, and the settings by which rows are read and scored."""
+RUN = "run"
+"""In a saved model: the part of its run that `evaluate` and `explain` read."""
+_RUN_FILES = (
+    SETTINGS_FILE,
+    "report.html",
+    *(f"{stage}/{MANIFEST}" for stage in ("read", "retrieve", "select", "pack", "finetune", "evaluate")),
+    "read/*.json*",
+    "retrieve/*.parquet",
+    "select/*.parquet",
+    "pack/tokenizer/*",
+    "finetune/seed-*/best.safetensors",
+    "finetune/seed-*/result.json",
+    "evaluate/*.json*",
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a saved model knows about its task without its run."""
+
+    type: str
+    takes_pairs: bool | None
+    settings: Settings
+
+
+def model_folder(folder: Path) -> tuple[StoredRun | None, Path]:
+    """Return the run behind a folder, if it is there, and the folder of the model's files."""
+    if (folder / "model" / "config.json").exists():
+        return StoredRun.find(folder), folder / "model"
+    if (folder / RUN / SETTINGS_FILE).exists():
+        return StoredRun.find(folder / RUN), folder
+    is_stage = folder.resolve().name == "model" and (folder / MANIFEST).exists()
+    return (StoredRun.find(folder.parent) if is_stage else None), folder
+
+
+def stored_facts(model: Path) -> Facts | None:
+    """Return the facts in a saved model's folder; None where the folder is that of a run or from elsewhere."""
+    path = model / FACTS
+    if not path.exists():
+        return None
+    try:
+        tree: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        type_name, takes_pairs, settings = tree["type"], tree["takes_pairs"], tree["settings"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError("not the facts of a model", path=path, hint="was the file changed by hand?") from None
+    return Facts(type_name, takes_pairs, resolve(settings, where=str(path)))
+
+
+def save_model(source: Path, facts: Facts, run: StoredRun | None, folder: Path) -> Path:
+    """Write the files of a model, and of its run if given, to a folder, whole or not at all.
+
+    Replaces a model that was saved there.
+    """
+    if folder.exists() and not (folder / FACTS).exists() and (not folder.is_dir() or any(folder.iterdir())):
+        message = "the folder has other files; nothing was written"
+        raise InputError(message, path=folder, hint="choose another folder")
+    temporary = folder.with_name(f".{folder.name}.save.tmp")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if temporary.exists():
+            shutil.rmtree(temporary)
+        _write(source, facts, run, temporary)
+        replace_folder(temporary, folder)
+    except OSError as error:
+        trouble = disk_error(error)
+        if trouble is None:
+            raise
+        raise InputError(trouble, path=folder) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def _write(source: Path, facts: Facts, run: StoredRun | None, folder: Path) -> None:
+    ignored = shutil.ignore_patterns(MANIFEST, RUN, TASKS, FACTS, ".*")
+    shutil.copytree(source, folder, ignore=ignored)
+    settings = facts.settings.model_dump(mode="json")
+    task = {key: settings["task"][key] for key in ("columns", "label_delimiter")}
+    stored = {"task": task, "evaluate": settings["evaluate"]}
+    write_json(folder / FACTS, {"type": facts.type, "takes_pairs": facts.takes_pairs, "settings": stored})
+    if run is not None:
+        _copy_run(run.folder, folder / RUN)
+
+
+def _copy_run(run: Path, target: Path) -> None:
+    for pattern in _RUN_FILES:
+        for file in sorted(run.glob(pattern)):
+            copy = target / file.relative_to(run)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            link_or_copy(file, copy)
+
+
+def upload(source: Path, facts: Facts, name: str, *, private: bool) -> str:
+    """Upload a model's files without its run to the hub; returns the address of its repository."""
+    try:
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    except ImportError:
+        message = "uploading needs the package `huggingface_hub`"
+        raise InputError(message, hint="pip install 'endtask[hub]'") from None
+    hub = HfApi()
+    try:
+        address = hub.create_repo(name, private=private, exist_ok=True)
+        if private and not hub.model_info(name).private:
+            raise InputError("this repository is public", path=name, hint="private=False uploads to it")
+        with TemporaryDirectory() as scratch:
+            folder = save_model(source, facts, None, Path(scratch) / "model")
+            hub.upload_folder(repo_id=name, folder_path=folder, commit_message="Model trained with endtask")
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"cannot be uploaded: {reason}", path=name, hint="hf auth login") from None
+    return str(address)
