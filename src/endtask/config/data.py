@@ -22,7 +22,7 @@ class SourceSettings(Section):
 
 
 class ColumnSettings(Section):
-    """Which column of the task's files holds what; unset ones are found by their usual names."""
+    """The columns of the task's files; unset ones are found by their usual names."""
 
     text: str | None = Field(None, description="the text, or the first of a pair")
     text_pair: str | None = Field(None, description="the second text of a pair")
