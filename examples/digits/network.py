@@ -127,7 +127,7 @@ class HeldOutImages:
         features: Tensor = network.encoder(batch.pixels)
         return features
 
-    def own_outputs(self, network: ImageNetwork, batch: ImageBatch) -> Tensor:
+    def task_outputs(self, network: ImageNetwork, batch: ImageBatch) -> Tensor:
         """Return the outputs of the task's head."""
         outputs: Tensor = network.heads[TASK](network.encoder(batch.pixels))
         return outputs

@@ -67,9 +67,17 @@ FLAGS = {
     "select": [*SETTINGS_FLAGS, "--output", "--from", "--dry-run"],
     "selection": ["RUN", "--to", "--json"],
     "why": ["RUN", "DOC_ID", "--example", "--class", "--top", "--json"],
-    "predict": ["RUN", "TEXT", "--file", "--column", "--pair-column", "--json", "--batch-size"],
+    "predict": [
+        *["RUN", "TEXT", "--file", "--column", "--pair-column", "--to", "--raw-cells", "--device", "--json"],
+        "--batch-size",
+    ],
+    "evaluate": ["RUN", "FILE", "--json", "--quiet"],
+    "export": ["RUN", "--to", "--output", "--repo", "--public", "--json", "--quiet"],
     "report": ["RUN", "--latency", "--json"],
+    "ls": ["FOLDER", "--json"],
     "demo": ["--output", "--json", "--quiet"],
+    "doctor": ["--json"],
+    "schema": ["--output"],
 }
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 

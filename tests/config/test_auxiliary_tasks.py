@@ -130,7 +130,7 @@ def test_scored_are_those_whose_heads_fit_the_last_body(tree: dict[str, Any], sc
         ),
         (
             {"tasks": NER, "pretrain": {"objectives": {"a": {"kind": "mlm", "texts": "selection", "task": "ner"}}}},
-            r"key 'pretrain.objectives.a.task': mlm reads selection here, not the texts of a task",
+            r"key 'pretrain.objectives.a.task': this mlm reads selection, not the texts of a task",
         ),
         ({"tasks": {"ner": {}}}, r"key 'tasks.ner.path': say where the labelled data is"),
         ({"tasks": {"ner": {"pth": "x"}}}, r"key 'tasks.ner.pth': unknown setting \(did you mean 'tasks.ner.path'\?\)"),

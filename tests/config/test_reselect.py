@@ -25,7 +25,7 @@ def train(**changes: Any) -> Settings:
             {"weighting": "equal", "objectives": {"mlm": MLM, "task": {**TASK, "weight": 0}}},
             r"objectives\.task\.weight: 0 leaves this objective out, but reselect\.every",
         ),
-        ({"weighting": "equal", "objectives": {"task": TASK}}, "no masked LM on the selection"),
+        ({"weighting": "equal", "objectives": {"task": TASK}}, "no masked LM reads the selection"),
         ({"weighting": "sequence", "objectives": {"mlm": MLM, "task": TASK}}, "a sequence does not"),
         ({"reselect": {"every": 0}}, "every"),
         ({"reselect": {"every": 5, "keep": 0}}, "keep"),

@@ -28,7 +28,7 @@ from endtask.objectives.alignment.acronyms import (
     words_head,
 )
 from endtask.objectives.alignment.acronyms import LONGEST as LONGEST_PIECE
-from endtask.objectives.alignment.pairs import MadePairs, NothingToMake
+from endtask.objectives.alignment.pairs import NoUsableTexts, PairClassification
 from endtask.records import Document
 from endtask.tokenization.aligned_texts import AlignedTexts, pack_aligned
 from tests.aligned_toy import KINDS, LONGEST, make_aligned, make_tokenizer
@@ -136,12 +136,12 @@ def test_neither_length_nor_letters_tell_the_class(texts: AlignedTexts) -> None:
     assert letters[True] == letters[False]
 
 
-def test_half_of_the_negatives_are_mutated_and_half_foreign(
+def test_half_of_the_negatives_are_mutated_and_half_from_other_segments(
     texts: AlignedTexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     maker, random = AcronymMaker(whole_texts(texts)), np.random.default_rng(0)
     monkeypatch.setattr(maker, "mutate", lambda letters, random: "~" * len(letters))
-    monkeypatch.setattr(maker, "_foreign", lambda segment, size, random: "#" * size)
+    monkeypatch.setattr(maker, "_from_other_segment", lambda segment, size, random: "#" * size)
     drawn = [maker.make(0, False, random) for _ in range(1000)]
     assert not any(match for _, match in drawn)
     assert abs(sum(letters[0] == "~" for letters, _ in drawn) / 1000 - 0.5) < 0.05
@@ -237,12 +237,12 @@ def test_guided_the_losses_of_texts_and_of_tokens_are_added(texts: AlignedTexts)
     by_hand = -logs[torch.arange(len(logs)), batch.token_labels[asked]].mean()
     assert torch.allclose(loss.parts["words"], by_hand)
     assert torch.allclose(loss.total, loss.parts["match"] + by_hand)
-    assert objective.flops(network, batch) > MadePairs.flops(objective, network, batch)
+    assert objective.flops(network, batch) > PairClassification.flops(objective, network, batch)
 
 
 def test_texts_without_words_in_a_row_are_refused(tmp_path: Path) -> None:
     packed = pack_aligned([Document("1", "7 river 8, 9", "s")], make_tokenizer(), LONGEST, tmp_path)
-    with pytest.raises(NothingToMake, match="two words in a row"):
+    with pytest.raises(NoUsableTexts, match="two words in a row"):
         make(packed)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from endtask.config import BatchSize
 from endtask.objectives.alignment.next_sentence import NextSentence
-from endtask.objectives.alignment.pairs import NothingToMake, half_of
+from endtask.objectives.alignment.pairs import NoUsableTexts, half_of
 from endtask.records import Document
 from endtask.tokenization.aligned_texts import AlignedTexts, pack_aligned
 from tests.aligned_toy import LONGEST, make_aligned, make_tokenizer
@@ -84,5 +84,5 @@ def test_one_document_or_single_sentences_are_refused(tmp_path: Path) -> None:
     one = pack_aligned([Document("1", "River stone. Green cloud.", "s")], make_tokenizer(), LONGEST, tmp_path / "a")
     short = [Document(str(number), "River stone.", "s") for number in range(3)]
     for texts in (one, pack_aligned(short, make_tokenizer(), LONGEST, tmp_path / "b")):
-        with pytest.raises(NothingToMake, match="two documents"):
+        with pytest.raises(NoUsableTexts, match="two documents"):
             make(texts)

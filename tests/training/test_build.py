@@ -118,7 +118,7 @@ def test_what_a_head_reads_is_what_the_own_head_reads(tmp_path: Path) -> None:
     held_out, network = source(tmp_path, None), make_network()
     batch = held_out.gradient_batch(0)
     outputs = network.heads[TASK](held_out.features(network, batch))
-    assert outputs.allclose(held_out.own_outputs(network, batch))
+    assert outputs.allclose(held_out.task_outputs(network, batch))
 
 
 @pytest.mark.parametrize("architecture", ["lean", "bert"])

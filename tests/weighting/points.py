@@ -80,7 +80,7 @@ class HeldOutPoints:
         features: Tensor = network.encoder(batch.inputs.to(network.encoder[0].weight.dtype))
         return features
 
-    def own_outputs(self, network: PointNetwork, batch: Points) -> Tensor:
+    def task_outputs(self, network: PointNetwork, batch: Points) -> Tensor:
         outputs: Tensor = network.heads["task"](self.features(network, batch))
         return outputs
 

@@ -52,7 +52,7 @@ def test_rows_of_padding_change_nothing(task: HeadTask, head: str) -> None:
     features, truth = features_and_answers()
     targets = answers_of(task, truth)
     settings = MetaConfig.model_validate({"head": head})
-    padding = torch.full((5, *targets.shape[1:]), task.nothing).to(targets.dtype)
+    padding = torch.full((5, *targets.shape[1:]), task.ignored).to(targets.dtype)
     padded_features = torch.cat([features, 100 * torch.ones(5, features.shape[1])])
     padded_targets = torch.cat([targets, padding])
     plain = fit_head(features, targets, task, settings, seed=0)(features)

@@ -61,7 +61,7 @@ class TokenizerSettings(Section):
 
     path: str | None = Field(
         None,
-        description="a Hugging Face fast tokenizer (a folder, `hf:NAME`, `package:NAME`); a given model brings its own",
+        description="a Hugging Face fast tokenizer (a folder, `hf:NAME`, `package:NAME`); model.path has its own",
     )
     kind: Literal["wordpiece", "bpe", "unigram"] = Field("wordpiece", description="how words are cut into tokens")
     vocab_size: int = Field(8000, ge=64, description="tokens to learn, special ones included")
@@ -69,9 +69,7 @@ class TokenizerSettings(Section):
     spell_capitals: bool = Field(
         False, description="cut capitals that follow each other apart (DNA: d, n, a), for tasks about acronyms"
     )
-    entity_markers: tuple[str, ...] = Field(
-        (), description="strings kept whole as single tokens, such as entity markers"
-    )
+    entity_markers: tuple[str, ...] = Field((), description="strings that become single tokens, such as entity markers")
 
 
 def check_encoder(name: str, *, pooling: str = "auto", attention: str = "auto") -> None:
@@ -127,7 +125,7 @@ class ModelSettings(PartSection):
     @field_validator("path")
     @classmethod
     def path_is_not_empty(cls, path: str | None) -> str | None:
-        # Presets that need a checkpoint leave it empty, so that nobody fine-tunes random weights by accident.
+        # Presets that need a checkpoint leave it empty, so that random weights are not fine-tuned by accident.
         if path == "":
             raise ValueError("name the checkpoint to start from, a folder, hf:NAME or package:NAME")
         return path

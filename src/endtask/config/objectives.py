@@ -36,7 +36,7 @@ class ObjectiveSettings(PartSection):
     texts: Literal["task", "selection", "domain", "aligned"] | None = Field(
         None,
         description="what is read: the task's train texts (TAPT), the selection (TLM), the `domain` (DAPT) or "
-        "the sources of `aligned`; unset: what the kind reads, if that is one thing",
+        "the sources of `aligned`; unset: what the kind reads, if it reads only one kind",
     )
     task: str | None = Field(
         None, description="which of the auxiliary `tasks` is learned or read; unset: the end task, `task`"
@@ -64,7 +64,7 @@ class ObjectiveSettings(PartSection):
         if self.texts is not None and self.texts not in readable:
             raise ValueError(f"texts: {self.kind} reads {' or '.join(readable)}, not {self.texts}")
         if self.task is not None and self.reads != "task":
-            raise ValueError(f"task: {self.kind} reads {self.reads} here, not the texts of a task")
+            raise ValueError(f"task: this {self.kind} reads {self.reads}, not the texts of a task")
         return self
 
     @property

@@ -45,7 +45,7 @@ class EvaluateSettings(PartSection):
         None, description="the class that `f1` is about; unset: the last of the two that does not begin with `not`"
     )
     threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["tuned"] = Field(
-        0.5, description="for multilabel: the least probability of a label that is given; tuned: the best on dev"
+        0.5, description="for multilabel: the least probability of a predicted label; tuned: the best on dev"
     )
 
     @field_validator("metric")
@@ -73,9 +73,7 @@ class Settings(Section):
     report_to: tuple[Literal["tensorboard", "wandb", "trackio", "mlflow"], ...] = Field(
         (), description="send the curves there as well; by default they stay in the run's folder"
     )
-    skip_pretraining: bool = Field(
-        False, description="fine-tune the initial weights, such as those of a given checkpoint"
-    )
+    skip_pretraining: bool = Field(False, description="fine-tune the initial weights, such as those of `model.path`")
     skip_finetuning: bool = Field(False, description="the model is that of pre-training, with the head trained there")
     budget: Budget = Field(
         Budget.parse("10min"),
@@ -268,7 +266,7 @@ class Settings(Section):
         if self.finetune.head == "pretrained" and not trains_head:
             raise ValueError(
                 "finetune.head: pretrained starts from pre-training's task head, which nothing has trained: "
-                "all seeds would start from the same random one"
+                "all seeds would start from the same random head"
             )
         return self
 

@@ -153,7 +153,7 @@ class PretrainSettings(PhaseSettings):
             return self
         used = self.used_objectives.values()
         if not any(item.part_class.reselectable and item.reads == "selection" for item in used):
-            raise ValueError("reselect.every: there is no masked LM on the selection, whose texts could be chosen anew")
+            raise ValueError("reselect.every: no masked LM reads the selection, so there are no texts to choose")
         if not any(item.sees_labels for item in used):
             raise ValueError(self._without_task("reselect.every: texts are chosen for the task"))
         if self.weighting.part.sequential:
@@ -235,7 +235,7 @@ class FinetuneSettings(PhaseSettings, _FinetuningLoss):  # type: ignore[misc]
     )
     tasks: Literal["main", "all"] = Field(
         "main",
-        description="all: the auxiliary `tasks` too, batches in turn, every task as often as it has batches; "
+        description="all: the auxiliary `tasks` too, in alternating batches, every task as often as it has batches; "
         "each is then scored and saved",
     )
     budget_share: Fraction | Literal["auto"] = Field(

@@ -48,7 +48,7 @@ def tfidf_models(
 
 
 def word_models(task: Task) -> Iterator[BaselineModel]:
-    """Yield linear classifiers of each word by itself, its neighbors and its form."""
+    """Yield linear classifiers of each word from its letters, its neighbors and its form."""
     from sklearn.feature_extraction import FeatureHasher
     from sklearn.linear_model import SGDClassifier
 
@@ -59,9 +59,9 @@ def word_models(task: Task) -> Iterator[BaselineModel]:
         model = SGDClassifier(loss="log_loss", alpha=penalty, random_state=0).fit(train, answers[answers != NO_WORD])
 
         def predict(examples: Sequence[Example], model: Any = model) -> Answers:
-            found = model.predict(hasher.transform(_words(examples)))
+            tags = model.predict(hasher.transform(_words(examples)))
             ends = np.cumsum([len(example.tokens or ()) for example in examples])
-            return padded([part.tolist() for part in np.split(found, ends[:-1])])
+            return padded([part.tolist() for part in np.split(tags, ends[:-1])])
 
         yield BaselineModel(predict, f"words in context + logistic regression (alpha={penalty:g})")
 
@@ -122,8 +122,8 @@ def majority_baseline(task: Task, metric: str | Measure, *, by: Split = "test") 
     >>> majority_baseline(Task.from_examples("uneven", {"train": rows}), "accuracy").description
     "majority class ('usual')"
     """
-    began = time.monotonic()
-    return _baseline(task, _measure(task, metric), task.task_type.commonest(task), began, by)
+    started = time.monotonic()
+    return _baseline(task, _measure(task, metric), task.task_type.commonest(task), started, by)
 
 
 def tfidf_baseline(task: Task, metric: str | Measure, *, by: Split = "test") -> Baseline:
@@ -131,18 +131,18 @@ def tfidf_baseline(task: Task, metric: str | Measure, *, by: Split = "test") -> 
 
     Of tags, a linear classifier of each word in its context. Rows are as in `majority_baseline`.
     """
-    began, measure = time.monotonic(), _measure(task, metric)
+    started, measure = time.monotonic(), _measure(task, metric)
     truth = targets(task, "dev")
     best = max(task.task_type.linear_models(task), key=lambda model: measure.score(truth, model.predict(task.dev)))
-    return _baseline(task, measure, best, began, by)
+    return _baseline(task, measure, best, started, by)
 
 
 def _measure(task: Task, metric: str | Measure) -> Measure:
     return Measure(metric, task.type, task.all_labels) if isinstance(metric, str) else metric
 
 
-def _baseline(task: Task, measure: Measure, model: BaselineModel, began: float, by: Split) -> Baseline:
+def _baseline(task: Task, measure: Measure, model: BaselineModel, started: float, by: Split) -> Baseline:
     dev = model.predict(task.dev)
     predicted = model.predict(task.test) if by == "test" and task.test else dev
     score = measure.score(targets(task, "dev"), dev)
-    return Baseline(predicted, dev, score, model.description, time.monotonic() - began)
+    return Baseline(predicted, dev, score, model.description, time.monotonic() - started)

@@ -1,4 +1,4 @@
-"""The evaluate stage: test scores of every seed at its best dev epoch, on all rows and on the leak-free ones."""
+"""The evaluate stage: test scores of every seed at its best dev epoch, on all rows and on the leak-free rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from endtask.tokenization.packed_texts import PackedTexts, packed_of
 
 @dataclass(frozen=True)
 class Answered:
-    """The outputs of a seed's weights for a split, and the answers that follow from them."""
+    """The outputs of a seed's weights for a split, and the decoded answers."""
 
     answers: Answers
     outputs: Outputs
@@ -49,24 +49,25 @@ def evaluate(
     read: Path,
     auxiliary: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Score each seed's weights on test (dev where there is no test split); writes results and predictions.
+    """Score each seed's weights on test, or on dev where there is no test split; writes results and predictions.
 
     `read` is the folder of the stage with the answers of the baselines; `auxiliary` are the results of auxiliary tasks.
+    Returns the counts and mean scores.
     """
     split = scored_split(task)
-    found: dict[int, Answered] = {}
+    answered: dict[int, Answered] = {}
     for seed, path in weights.items():
         load_weights(path, network)
         threshold = threshold_of(path.with_name(SEED_RESULT), settings.evaluate)
-        found[seed] = answer(network, task, packed / split, settings.evaluate, context, threshold=threshold)
+        answered[seed] = answer(network, task, packed / split, settings.evaluate, context, threshold=threshold)
     measure = measure_of(task, settings.evaluate)
-    results = score_seeds(task, split, found, measure)
-    runs = np.stack([answered.answers for answered in found.values()])
+    results = score_seeds(task, split, answered, measure)
+    runs = np.stack([run.answers for run in answered.values()])
     results["baselines"] = compare_with_baselines(task, split, runs, measure, read)
     write_json(folder / RESULTS, {**results, TASKS: auxiliary} if auxiliary else results)
-    write_text(folder / PREDICTIONS, prediction_lines(task, split, found))
-    of_auxiliary = {TASKS: {name: _counts(one) for name, one in auxiliary.items()}} if auxiliary else {}
-    return {**_counts(results), **of_auxiliary}
+    write_text(folder / PREDICTIONS, prediction_lines(task, split, answered))
+    by_task = {name: _counts(scores) for name, scores in auxiliary.items()} if auxiliary else {}
+    return {**_counts(results), **({TASKS: by_task} if by_task else {})}
 
 
 def answer(
@@ -97,7 +98,7 @@ def threshold_of(result: Path, settings: EvaluateSettings) -> float:
 
 
 def score_seeds(
-    task: Task, split: str, found: Mapping[int, Answered], measure: Measure, *, siblings: Sequence[Task] = ()
+    task: Task, split: str, answered: Mapping[int, Answered], measure: Measure, *, siblings: Sequence[Task] = ()
 ) -> dict[str, Any]:
     """Return the scores of each seed on the whole split and on its leak-free rows, with mean and standard deviation.
 
@@ -106,7 +107,7 @@ def score_seeds(
     examples, metric = task.splits[split], measure.name
     leaked = leaked_ids(task, split, siblings=siblings)
     clean = np.asarray([example.id not in leaked for example in examples], dtype=bool)
-    seeds = [_score_seed(task, split, seed, one, measure, clean) for seed, one in found.items()]
+    seeds = [_score_seed(task, split, seed, run, measure, clean) for seed, run in answered.items()]
     summary = {"metric": metric, **mean_and_spread("", [row["scores"][metric] for row in seeds])}
     if clean.any():
         summary |= mean_and_spread("leak_free_", [row["leak_free_scores"][metric] for row in seeds])
@@ -117,23 +118,23 @@ def score_seeds(
         "summary": summary,
         "seeds": seeds,
     }
-    return {**results, **_test_sets(task, split, found, measure)}
+    return {**results, **_test_sets(task, split, answered, measure)}
 
 
 def _score_seed(
-    task: Task, split: str, seed: int, found: Answered, measure: Measure, clean: NDArray[np.bool_]
+    task: Task, split: str, seed: int, answered: Answered, measure: Measure, clean: NDArray[np.bool_]
 ) -> dict[str, Any]:
     truth = targets(task, split)
-    row: dict[str, Any] = {"seed": seed, "scores": measure.all_scores(truth, found.answers)}
-    surprise = perplexity(task, split, found.outputs)
+    row: dict[str, Any] = {"seed": seed, "scores": measure.all_scores(truth, answered.answers)}
+    surprise = perplexity(task, split, answered.outputs)
     if surprise is not None:
         row["scores"]["perplexity"] = surprise
     if clean.any():
-        row["leak_free_scores"] = measure.all_scores(truth[clean], found.answers[clean])
+        row["leak_free_scores"] = measure.all_scores(truth[clean], answered.answers[clean])
     return row
 
 
-def _test_sets(task: Task, split: str, found: Mapping[int, Answered], measure: Measure) -> dict[str, Any]:
+def _test_sets(task: Task, split: str, answered: Mapping[int, Answered], measure: Measure) -> dict[str, Any]:
     """Return the mean score of each test set over the seeds, and the mean of these; empty for a single set."""
     parts = np.asarray([example.part or "" for example in task.splits[split]])
     names = sorted(set(parts) - {""})
@@ -142,9 +143,9 @@ def _test_sets(task: Task, split: str, found: Mapping[int, Answered], measure: M
     truth, sets = targets(task, split), {}
     for name in names:
         rows = parts == name
-        scores = [measure.score(truth[rows], one.answers[rows]) for one in found.values()]
+        scores = [measure.score(truth[rows], run.answers[rows]) for run in answered.values()]
         sets[name] = {"rows": int(rows.sum()), **mean_and_spread("", scores)}
-    return {"test_sets": sets, "mean_of_test_sets": statistics.fmean(one["mean"] for one in sets.values())}
+    return {"test_sets": sets, "mean_of_test_sets": statistics.fmean(scores["mean"] for scores in sets.values())}
 
 
 def mean_and_spread(prefix: str, values: list[float]) -> dict[str, float]:
@@ -153,9 +154,9 @@ def mean_and_spread(prefix: str, values: list[float]) -> dict[str, float]:
     return {f"{prefix}mean": statistics.fmean(values), f"{prefix}std": spread}
 
 
-def prediction_lines(task: Task, split: str, found: Mapping[int, Answered]) -> str:
+def prediction_lines(task: Task, split: str, answered: Mapping[int, Answered]) -> str:
     """Return the answers of all seeds, row by row, as JSON lines."""
-    by_seed = {seed: task.task_type.to_names(one.answers, task.all_labels) for seed, one in found.items()}
+    by_seed = {seed: task.task_type.to_names(run.answers, task.all_labels) for seed, run in answered.items()}
     lines = []
     for index, example in enumerate(task.splits[split]):
         predicted = {seed: answers[index] for seed, answers in by_seed.items()}
@@ -172,25 +173,25 @@ def evaluate_auxiliary_tasks(
     folder: Path,
     context: DeviceContext,
 ) -> dict[str, Any]:
-    """Score each seed's weights on every auxiliary task that they can answer; returns results by the task's name.
+    """Score each seed's weights on every auxiliary task that they can predict; returns results by task name.
 
     Each task has its own head and the default metric of its type: `evaluate.metric` is that of the end task. The
     predictions for the final split are written into the folder.
     """
-    own_settings = settings.evaluate.model_copy(update={"metric": "auto", "positive_label": None})
+    task_settings = settings.evaluate.model_copy(update={"metric": "auto", "positive_label": None})
     results = {}
     for name in settings.scored_tasks:
         auxiliary, siblings = task.auxiliary[name], sibling_tasks(task, name)
-        measure, split = measure_of(auxiliary, own_settings), scored_split(auxiliary)
-        answered = partial(
-            _answer_auxiliary, network, name, auxiliary, packed_of(packed, name), own_settings, context, measure, split
-        )
+        measure, split = measure_of(auxiliary, task_settings), scored_split(auxiliary)
+        texts = packed_of(packed, name)
         dev: dict[int, Answered] = {}
         final: dict[int, Answered] = {}
         thresholds: dict[int, float] = {}
         for seed, path in weights.items():
             load_weights(path, network)
-            dev[seed], final[seed], thresholds[seed] = answered()
+            dev[seed], final[seed], thresholds[seed] = _answer_auxiliary(
+                network, name, auxiliary, texts, task_settings, context, measure, split
+            )
         (folder / TASKS / name).mkdir(parents=True, exist_ok=True)
         write_text(folder / TASKS / name / PREDICTIONS, prediction_lines(auxiliary, split, final))
         results[name] = {
@@ -212,11 +213,11 @@ def _answer_auxiliary(
     measure: Measure,
     split: str,
 ) -> tuple[Answered, Answered, float]:
-    """Return the answers for dev and for the final split, and their threshold of labels: as set, or the best on dev."""
-    answered = partial(answer, network, task, settings=settings, context=context, head=auxiliary_head(name))
+    """Return the answers for dev and for the final split, and the threshold of labels: as set, or the best on dev."""
+    answer_split = partial(answer, network, task, settings=settings, context=context, head=auxiliary_head(name))
     threshold = 0.5 if settings.threshold == "tuned" else settings.threshold
-    dev = answered(texts=packed / "dev", threshold=threshold)
+    dev = answer_split(texts=packed / "dev", threshold=threshold)
     if settings.threshold == "tuned" and task.task_type.has_threshold:
         threshold = best_threshold(task, "dev", dev.outputs, measure)
         dev = Answered(answers_of(task, "dev", dev.outputs, threshold=threshold), dev.outputs)
-    return dev, answered(texts=packed / split, threshold=threshold), threshold
+    return dev, answer_split(texts=packed / split, threshold=threshold), threshold

@@ -1,4 +1,4 @@
-"""The outputs of a network for packed texts, and the answers that follow from them."""
+"""The outputs of a network for packed texts, and the answers decoded from them."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def class_probabilities(
         for start in range(0, len(order), batch_size):
             positions = order[start : start + batch_size]
             batch = lay_out(texts, positions, layout)
-            where = positions
+            rows_of_batch = positions
             hidden = network(on_device := batch.to(context.device))
             logits = network.task_logits(hidden, on_device, head).float()  # (texts or tokens, classes)
             if words is not None:
-                where, tokens = words.gather(positions, batch.offsets[:-1].numpy().astype(np.int64))
+                rows_of_batch, tokens = words.gather(positions, batch.offsets[:-1].numpy().astype(np.int64))
                 logits = logits[torch.from_numpy(tokens).to(logits.device)]
             if not outputs.shape[1]:  # the head knows the number of classes
                 outputs = np.zeros((rows, logits.shape[1]), dtype=np.float32)
-            outputs[where] = task_type.activation(logits).cpu().numpy()
+            outputs[rows_of_batch] = task_type.activation(logits).cpu().numpy()
     return outputs if words is not None else _mean_over_windows(outputs, texts)
 
 
@@ -63,7 +63,7 @@ def _mean_over_windows(outputs: NDArray[np.float32], texts: PackedTexts) -> NDAr
 Outputs = NDArray[np.float32]
 """What `class_probabilities` returns."""
 
-_SMALLEST = 1e-7  # an impossible answer would make the perplexity of all infinite
+_SMALLEST = 1e-7  # a probability of 0 would make the perplexity infinite
 _THRESHOLDS = np.linspace(0.05, 0.95, 19)
 
 
@@ -80,12 +80,12 @@ def perplexity(task: Task, split: str, outputs: Outputs) -> float | None:
     """Return exp of the mean cross-entropy of the true classes or tags; truncated words do not count."""
     if not task.task_type.one_label:
         return None
-    right = targets(task, split)
-    right = right[right != NO_WORD]
-    seen = outputs.any(axis=-1) & (right < outputs.shape[-1])
-    if not seen.any():
+    truth = targets(task, split)
+    truth = truth[truth != NO_WORD]
+    scored = outputs.any(axis=-1) & (truth < outputs.shape[-1])
+    if not scored.any():
         return None
-    probabilities = outputs[seen, right[seen]].astype(np.float64)
+    probabilities = outputs[scored, truth[scored]].astype(np.float64)
     return float(np.exp(-np.log(np.maximum(probabilities, _SMALLEST)).mean()))
 
 

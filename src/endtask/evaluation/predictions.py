@@ -79,8 +79,10 @@ def read_predictions(folder: Path, labels: Sequence[str], type_name: str = "text
 
 def _check_labels(rows: Sequence[dict[str, Any]], labels: Sequence[str], path: Path) -> None:
     known = set(labels)
-    for row, found in enumerate(rows, start=1):
-        for answer in (found["label"], *found["predicted"].values()):
+    for number, row in enumerate(rows, start=1):
+        for answer in (row["label"], *row["predicted"].values()):
             for label in [answer] if isinstance(answer, str) else answer:
                 if label not in known:
-                    raise InputError(f"unknown label {label!r}", path=path, row=row, hint=did_you_mean(label, labels))
+                    raise InputError(
+                        f"unknown label {label!r}", path=path, row=number, hint=did_you_mean(label, labels)
+                    )

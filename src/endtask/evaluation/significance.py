@@ -46,9 +46,9 @@ def metric_permutation(
     0.5
     """
     measure = as_measure(metric)
-    right = checked_truth(truth, measure)
-    both = _as_many_runs(runs_by_rows(first, right), runs_by_rows(second, right))
-    swaps = _Swaps(*both, right, measure, numbered_groups(groups, len(right)))
+    answers = checked_truth(truth, measure)
+    systems = _as_many_runs(runs_by_rows(first, answers), runs_by_rows(second, answers))
+    swaps = _Swaps(*systems, answers, measure, numbered_groups(groups, len(answers)))
     observed = abs(swaps.differences(np.zeros((swaps.units, 1), dtype=np.bool_))[0]) - _ROUNDING
     exact = 2**swaps.units <= permutations
     drawn = _all_choices(swaps.units) if exact else _random_choices(swaps.units, permutations, swaps.at_once, seed)
@@ -84,14 +84,14 @@ def bootstrap_interval(
     if not 0 < level < 1:
         raise ValueError(f"level {level} does not lie between 0 and 1")
     measure = as_measure(metric)
-    right = checked_truth(truth, measure)
+    answers = checked_truth(truth, measure)
     systems = [first] if second is None else [first, second]
-    designs = [_design(system, right) for system in systems]
+    designs = [_design(system, answers) for system in systems]
     if paired_runs and len(set(designs)) > 1:
         raise ValueError(f"runs cannot be paired: {designs[0]} and {designs[1]} families and runs in each")
-    counts = measure.counted(np.concatenate([runs_by_rows(system, right) for system in systems]), right)
+    counts = measure.counted(np.concatenate([runs_by_rows(system, answers) for system in systems]), answers)
     rows, runs = generator(seed, "bootstrap", "rows"), generator(seed, "bootstrap", "runs")
-    group_of = numbered_groups(groups, len(right))
+    group_of = numbered_groups(groups, len(answers))
     number = int(group_of.max(initial=-1)) + 1
     values = []
     for draws in _chunks(samples, counts.draws_at_once):
@@ -122,12 +122,12 @@ class _Swaps:
     """Differences of two systems' mean scores after swaps of groups of the rows in which they differ."""
 
     def __init__(
-        self, one: Answers, other: Answers, truth: Answers, measure: Measure, groups: NDArray[np.int64]
+        self, first: Answers, second: Answers, truth: Answers, measure: Measure, groups: NDArray[np.int64]
     ) -> None:
-        self._differ = (one != other).any(axis=tuple(axis for axis in range(one.ndim) if axis != 1))
-        # The answers of `one` for all rows, then those of `other` for the rows that may be swapped: a swap moves
+        self._differ = (first != second).any(axis=tuple(axis for axis in range(first.ndim) if axis != 1))
+        # The first system's answers for all rows, then the second's for the rows that may be swapped: a swap moves
         # weight from one column to another.
-        answers = np.concatenate([one, other[:, self._differ]], axis=1)
+        answers = np.concatenate([first, second[:, self._differ]], axis=1)
         self._counts = measure.counted(answers, np.concatenate([truth, truth[self._differ]]))
         weights = np.concatenate([np.where(self._differ, 1, 2), np.ones(self._differ.sum())])
         self._both_systems = self._counts.weighted(weights[:, None])
@@ -155,10 +155,10 @@ class _Swaps:
         return means
 
 
-def _as_many_runs(one: Answers, other: Answers) -> tuple[Answers, Answers]:
-    """Return both, repeated to the least common multiple of their numbers of runs."""
-    runs = math.lcm(len(one), len(other))
-    return np.concatenate([one] * (runs // len(one))), np.concatenate([other] * (runs // len(other)))
+def _as_many_runs(first: Answers, second: Answers) -> tuple[Answers, Answers]:
+    """Return both systems, repeated to the least common multiple of their numbers of runs."""
+    runs = math.lcm(len(first), len(second))
+    return np.concatenate([first] * (runs // len(first))), np.concatenate([second] * (runs // len(second)))
 
 
 def _chunks(total: int, at_once: int) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""The metrics of a task: which fit, which is the default, and how runs are scored by one."""
+"""The metrics of a task: which of them fit, the default, and the scores of runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def deciding_metrics(type_name: str, labels: Sequence[str]) -> tuple[str, ...]:
     >>> deciding_metrics("token_classification", ["NOUN", "VERB"])
     ('accuracy', 'exact_match')
     """
-    found = ((name, metrics.get(name)) for name in fitting_metrics(type_name, labels))
-    return tuple(name for name, metric in found if metric.decides and metric.higher_is_better)
+    fitting = ((name, metrics.get(name)) for name in fitting_metrics(type_name, labels))
+    return tuple(name for name, metric in fitting if metric.decides and metric.higher_is_better)
 
 
 def fitting_metrics(type_name: str, labels: Sequence[str]) -> tuple[str, ...]:
@@ -114,9 +114,9 @@ def score_runs(predicted: ArrayLike, truth: ArrayLike, metric: str | Measure) ->
     array([0.66666667, 0.66666667])
     """
     measure = as_measure(metric)
-    right = checked_truth(truth, measure)
-    counts = measure.counted(runs_by_rows(predicted, right), right)
-    scores: Values = counts.scores(counts.weighted(np.ones((len(right), 1), dtype=np.float32)))[:, 0]
+    answers = checked_truth(truth, measure)
+    counts = measure.counted(runs_by_rows(predicted, answers), answers)
+    scores: Values = counts.scores(counts.weighted(np.ones((len(answers), 1), dtype=np.float32)))[:, 0]
     return scores
 
 

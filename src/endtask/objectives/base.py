@@ -1,7 +1,7 @@
 """What an objective is: a loss on the shared encoder, through a head, over a stream of batches.
 
-An objective is one file: its options (`Config`), which texts it reads, the heads it adds, what it refuses, and what it
-builds for training:
+An objective is one file: its options (`Config`), the texts that it reads, the heads that it adds, its checks, and the
+object that it builds for training:
 
     @objectives.register("mlm")
     class MaskedLMObjective(Objective):

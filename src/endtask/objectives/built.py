@@ -19,7 +19,7 @@ class Loss:
 
 
 class Batch(Protocol):
-    """What the loop uses of a batch, of texts or of anything else; where there is no text, examples count as tokens."""
+    """A batch for the training loop, of texts or of other data; without texts, examples count as tokens."""
 
     @property
     def real_tokens(self) -> int:
@@ -47,7 +47,7 @@ class BuiltObjective(Protocol):
     processes and tests all see the same data without replay.
 
     An objective whose loss depends only on the batch's tensors and the weights, and on no Python number that changes,
-    may set `replayable = True`: its kernels are then recorded in a CUDA graph (training/graph_replay.py).
+    may set `replayable = True`: the loop then records its kernels in a CUDA graph (training/graph_replay.py).
     """
 
     name: str

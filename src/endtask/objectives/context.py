@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +14,10 @@ from endtask.encoders.network import TASK, TLM_TASK, Network, auxiliary_head
 from endtask.io.run_layout import TASKS
 from endtask.objectives.masking import Masking, rare_token_weights
 from endtask.objectives.stream import TextStream
-from endtask.objectives.task_losses import task_objective
+from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts, packed_of
 from endtask.tokenization.tokenizer import load_tokenizer
-
-if TYPE_CHECKING:
-    from endtask.objectives.task_losses import TaskObjective
 
 TEXT_FOLDERS = ("selection", "task", "domain", "aligned")
 """The folders of the pack stage that an objective may read; a section's `texts` has the same names."""
@@ -31,7 +27,7 @@ TEXT_FOLDERS = ("selection", "task", "domain", "aligned")
 class BuildContext:
     """What objectives of pre-training are built from.
 
-    `left_out` says which train texts a batch must not hold, because they set the weights of the objectives meanwhile.
+    `left_out` returns which train texts the batch of a step must leave out, since they are held out at this step.
     """
 
     task: Task
@@ -43,7 +39,7 @@ class BuildContext:
     left_out: Callable[[int], NDArray[np.bool_]] | None = None
 
     def texts(self, section: ObjectiveSettings) -> PackedTexts | None:
-        """Return the packed texts that an objective reads; None where there are none."""
+        """Return the packed texts that an objective reads; None if there are none."""
         folder = packed_of(self.packed, section.task) / section.reads
         texts = PackedTexts(folder) if folder.exists() else None
         return texts if texts is not None and len(texts) else None
@@ -79,8 +75,8 @@ def masking_of(packed: Path, settings: Settings) -> Masking:
     tokenizer, train = load_tokenizer(packed / "tokenizer"), settings.pretrain
     weights = None
     if train.mask_rare_exponent > 0:
-        of_tasks = sorted((packed / TASKS).glob("*/task"))
-        folders = [*(packed / name for name in TEXT_FOLDERS), *of_tasks]
+        auxiliary = sorted((packed / TASKS).glob("*/task"))
+        folders = [*(packed / name for name in TEXT_FOLDERS), *auxiliary]
         parts = [PackedTexts(folder) for folder in folders if folder.exists()]
         counts = sum((part.token_counts(len(tokenizer)) for part in parts), np.zeros(len(tokenizer), dtype=np.int64))
         weights = rare_token_weights(counts, train.mask_rare_exponent)

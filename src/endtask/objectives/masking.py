@@ -1,4 +1,4 @@
-"""BERT's masking, with any rate, and with rare tokens masked more often if asked."""
+"""BERT's masking with any rate, optionally with rare tokens masked more often."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from endtask.encoders.batch import IGNORED, BatchShape, TextBatch
 from endtask.seeds import derive, spread, uniform
 
 MASKED_SHARE, RANDOM_SHARE = 0.8, 0.1
-"""BERT's shares of the hidden tokens that become [MASK] and a random token; the others stay."""
+"""BERT's shares of the chosen tokens that become [MASK] or a random token; the others stay as they are."""
 
 
 @dataclass(frozen=True)
 class Masking:
-    """How tokens are hidden for masked language modelling; `special_ids` are never hidden.
+    """Masks tokens for masked language modelling, but never `special_ids`.
 
-    Of a batch's open tokens exactly the share `probability` is drawn, without replacement, in proportion to
-    `weights` (one per token of the vocabulary) where given. BERT decides for each token by itself, so its number
-    varies; ours is the same in every batch, which fixed shapes want.
+    Exactly the share `probability` of a batch's maskable tokens is drawn without replacement, in proportion to
+    `weights` (one per token of the vocabulary) if they are set. BERT draws each token independently, so that the number
+    of masked tokens varies; here it is the same in every batch, as fixed shapes require.
     """
 
     probability: float
@@ -31,48 +31,38 @@ class Masking:
     weights: NDArray[np.float64] | None = None
 
     def apply(self, batch: TextBatch, random: np.random.Generator, fixed_shape: BatchShape | None = None) -> TextBatch:
-        """Hide tokens of a batch; at least one, so that the loss is always defined."""
+        """Return the batch with masked tokens; at least one, so that the loss is always defined."""
         ids = batch.input_ids.numpy().copy()  # (N,)
         chosen = self._choose(ids[: batch.real_tokens], random)
         targets = ids[chosen].copy()
         draw = random.random(len(chosen))
         ids[chosen[draw < MASKED_SHARE]] = self.mask_id
-        swapped = chosen[(draw >= MASKED_SHARE) & (draw < MASKED_SHARE + RANDOM_SHARE)]
-        ids[swapped] = random.integers(self.vocabulary, size=len(swapped))
+        replaced = chosen[(draw >= MASKED_SHARE) & (draw < MASKED_SHARE + RANDOM_SHARE)]
+        ids[replaced] = random.integers(self.vocabulary, size=len(replaced))
         size = len(chosen) if fixed_shape is None else fixed_shape.masked
         return replace(
             batch,
             input_ids=torch.from_numpy(ids),
             masked=len(chosen),
-            masked_positions=torch.from_numpy(_filled(chosen, size, 0)),
-            masked_targets=torch.from_numpy(_filled(targets, size, IGNORED)),
+            masked_positions=torch.from_numpy(_padded(chosen, size, 0)),
+            masked_targets=torch.from_numpy(_padded(targets, size, IGNORED)),
         )
 
     def _choose(self, ids: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
-        open_positions = np.flatnonzero(~np.isin(ids, self.special_ids))
-        open_positions, times = self._times(ids, open_positions, random)
-        wanted = self._wanted(len(open_positions))
-        if wanted == len(open_positions):
-            return open_positions
-        return np.sort(open_positions[np.argpartition(times, wanted)[:wanted]])
-
-    def _wanted(self, count: int) -> int:
-        return min(count, max(1, round(self.probability * count)))
-
-    def _times(
-        self, ids: NDArray[np.int64], positions: NDArray[np.int64], random: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The positions that may be drawn, and when each is: (C,) and (C,)."""
+        maskable = np.flatnonzero(~np.isin(ids, self.special_ids))
         # The smallest of exponential times over weights are a draw without replacement (Efraimidis and Spirakis, 2006).
-        times = random.standard_exponential(len(positions))
-        if self.weights is None:
-            return positions, times
-        weights = self.weights[ids[positions]]
-        return positions[weights > 0], times[weights > 0] / weights[weights > 0]
+        times = random.standard_exponential(len(maskable))
+        if self.weights is not None:
+            weights = self.weights[ids[maskable]]
+            maskable, times = maskable[weights > 0], times[weights > 0] / weights[weights > 0]
+        count = min(len(maskable), max(1, round(self.probability * len(maskable))))
+        if count == len(maskable):
+            return maskable
+        return np.sort(maskable[np.argpartition(times, count)[:count]])
 
 
 def rare_token_weights(counts: NDArray[np.int64], exponent: float) -> NDArray[np.float64]:
-    """count^-exponent, and 0 for tokens that never occur (XLM; objective alignment, section 3).
+    """Return count^-exponent, and 0 for tokens that never occur (XLM; objective alignment, section 3).
 
     >>> rare_token_weights(np.array([4, 1, 0]), 0.5).tolist()
     [0.5, 1.0, 0.0]
@@ -82,8 +72,8 @@ def rare_token_weights(counts: NDArray[np.int64], exponent: float) -> NDArray[np
     return weights
 
 
-def _filled(values: NDArray[np.int64], size: int, filler: int) -> NDArray[np.int64]:
-    return np.concatenate([values, np.full(size - len(values), filler, dtype=np.int64)])
+def _padded(values: NDArray[np.int64], size: int, value: int) -> NDArray[np.int64]:
+    return np.concatenate([values, np.full(size - len(values), value, dtype=np.int64)])
 
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -92,24 +82,25 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 def mask_texts(
     batch: TextBatch, keys: NDArray[np.int64], masking: Masking, seed: int, mask_index: int = 0
 ) -> TextBatch:
-    """Hide the share `masking.probability` of each text's open tokens, at least one; `keys` are the texts' numbers.
+    """Return the batch with the share `masking.probability` of each text's tokens masked, at least one per text.
 
-    In training the share holds for a batch. Here each text has its own, so that its gradient never hangs on the
-    texts beside it. The masks of several turns hide one token after the other: no token twice before each was once.
+    `keys` are the texts' numbers, which seed their masks. Other than in training, the share holds for each text, so
+    that its gradient does not depend on the other texts of the batch. The masks of increasing `mask_index` go through
+    the tokens of a text in order: no token is masked twice before all of them were masked once.
     """
     ids, owners = batch.input_ids.numpy().copy(), batch.text_ids.numpy()
-    own_seed = derive(seed, "turn", mask_index) if mask_index else seed
+    mask_seed = derive(seed, "turn", mask_index) if mask_index else seed
     positions = batch.position_ids.numpy()
-    is_open = ~np.isin(ids, masking.special_ids)
+    is_maskable = ~np.isin(ids, masking.special_ids)
     chosen = _rotating_choice(
-        is_open, owners, _numbers(keys[owners], positions, seed, "order"), masking.probability, mask_index
+        is_maskable, owners, _numbers(keys[owners], positions, seed, "order"), masking.probability, mask_index
     )
     targets = ids[chosen].copy()
-    draw = uniform(_numbers(keys[owners[chosen]], positions[chosen], own_seed, "lot"))
+    draw = uniform(_numbers(keys[owners[chosen]], positions[chosen], mask_seed, "lot"))
     ids[chosen[draw < MASKED_SHARE]] = masking.mask_id
-    swapped = chosen[(draw >= MASKED_SHARE) & (draw < MASKED_SHARE + RANDOM_SHARE)]
-    drawn = _numbers(keys[owners[swapped]], positions[swapped], own_seed, "token")
-    ids[swapped] = (drawn % np.uint64(masking.vocabulary)).astype(np.int64)
+    replaced = chosen[(draw >= MASKED_SHARE) & (draw < MASKED_SHARE + RANDOM_SHARE)]
+    tokens = _numbers(keys[owners[replaced]], positions[replaced], mask_seed, "token")
+    ids[replaced] = (tokens % np.uint64(masking.vocabulary)).astype(np.int64)
     return replace(
         batch,
         input_ids=torch.from_numpy(ids),
@@ -120,23 +111,27 @@ def mask_texts(
 
 
 def _numbers(keys: NDArray[np.int64], positions: NDArray[np.int64], seed: int, purpose: str) -> NDArray[np.uint64]:
-    """A random number for each token of each text."""
+    """Return a random number for each token of each text."""
     start = np.uint64(derive(seed, "influence mask", purpose))
     return spread(spread(keys.astype(np.uint64) * _STEP ^ start) + positions.astype(np.uint64) * _STEP)
 
 
 def _rotating_choice(
-    is_open: NDArray[np.bool_], owners: NDArray[np.int64], numbers: NDArray[np.uint64], share: float, mask_index: int
+    is_maskable: NDArray[np.bool_],
+    owners: NDArray[np.int64],
+    numbers: NDArray[np.uint64],
+    share: float,
+    mask_index: int,
 ) -> NDArray[np.int64]:
-    """Of each owner's open tokens, from the lowest number up and then again from it, those whose turn it is.
+    """Return the positions that a mask hides, sorted.
 
-    Places in the order of the tokens.
+    Each mask takes the next tokens of each text in the order of their numbers, and starts again after the last one.
     """
-    maskable = np.flatnonzero(is_open)
-    own = owners[maskable]
-    order = np.lexsort((numbers[maskable], own))  # by owner, then by number
-    sizes = np.bincount(own, minlength=int(owners.max()) + 1)
-    wanted = np.minimum(sizes, np.maximum(1, np.rint(share * sizes).astype(np.int64)))
-    slot = np.arange(len(maskable)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # from 0 in each owner
-    of_token, per_mask = np.repeat(sizes, sizes), np.repeat(wanted, sizes)
-    return np.sort(maskable[order[(slot - mask_index * per_mask) % of_token < per_mask]])
+    maskable = np.flatnonzero(is_maskable)
+    texts = owners[maskable]
+    order = np.lexsort((numbers[maskable], texts))  # by text, then by number
+    sizes = np.bincount(texts, minlength=int(owners.max()) + 1)
+    masked = np.minimum(sizes, np.maximum(1, np.rint(share * sizes).astype(np.int64)))
+    rank = np.arange(len(maskable)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # from 0 in each text
+    text_size, per_mask = np.repeat(sizes, sizes), np.repeat(masked, sizes)
+    return np.sort(maskable[order[(rank - mask_index * per_mask) % text_size < per_mask]])

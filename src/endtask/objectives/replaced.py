@@ -1,4 +1,4 @@
-"""Replaced-token detection (ELECTRA: Clark et al., 2020): a narrow masked LM fills gaps, the encoder finds its errors.
+"""Replaced-token detection (ELECTRA: Clark et al., 2020): a narrow masked LM fills gaps, the encoder detects errors.
 
 The encoder learns from every token, not only from the masked ones, which pays for small models and short training.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _WEIGHT = 50.0
-"""Of finding replaced tokens against the loss of the generator (ELECTRA, section 2)."""
+"""Weight of the detection loss against the loss of the generator (ELECTRA, section 2)."""
 
 
 @objectives.register("replaced")
@@ -50,8 +50,8 @@ class ReplacedTokensObjective(Objective):
 class ReplacedTokens:
     """The detection loss of the encoder, and L_mlm of the generator divided by `_WEIGHT`.
 
-    That is ELECTRA's sum (section 2) divided by its weight: the generator has a body of its own here, so the weight
-    times the detection loss would only let it count so much more than the objectives beside it.
+    That is ELECTRA's sum (section 2) divided by its weight. The generator shares no weights with the encoder, so the
+    division changes only how much detection counts against other objectives.
     """
 
     heads: tuple[str, ...] = (GENERATOR, REPLACED)
@@ -61,11 +61,11 @@ class ReplacedTokens:
         self.name, self.stream = name, stream
 
     def batch(self, step: int) -> TextBatch:
-        """The masked texts of a step."""
+        """Return the masked texts of a step."""
         return self.stream.batch(step)
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Both losses; none of the encoder's reaches the generator, for a drawn token has no gradient."""
+        """Return both losses; the detection loss does not train the generator, since drawn tokens have no gradient."""
         generator, head = network.heads[GENERATOR], network.heads[REPLACED]
         assert isinstance(generator, Generator)
         mlm, guesses = generator(network, batch)
@@ -75,20 +75,22 @@ class ReplacedTokens:
         return Loss(batch.token_share * (mlm / _WEIGHT + detection), {"mlm": mlm, "replaced": detection})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
-        """The encoder and its head at every token, the generator and its head at the masked ones."""
+        """Return the cost of encoder, detection head and generator at every token, and of its head at masked ones."""
         generator, head = network.heads[GENERATOR], network.heads[REPLACED]
         assert isinstance(generator, Generator)
         assert isinstance(head, ReplacedHead)
         tokens = batch.real_tokens
-        guessing = generator.cost.step_flops(tokens=tokens, squared_lengths=batch.squared_lengths, masked=batch.masked)
+        generating = generator.cost.step_flops(
+            tokens=tokens, squared_lengths=batch.squared_lengths, masked=batch.masked
+        )
         hidden = head.out.in_features
-        return network.training_flops(batch) + guessing + 6.0 * hidden * (hidden + 1) * tokens
+        return network.training_flops(batch) + generating + 6.0 * hidden * (hidden + 1) * tokens
 
 
 def fill_gaps(batch: TextBatch, guesses: Tensor) -> tuple[Tensor, Tensor]:
-    """The tokens with every gap filled, and 1 where that is not what stood there: (M,) -> (N,), (N,)
+    """Return the tokens with every gap filled, and 1 where the filled token is wrong: (M,) -> (N,), (N,)
 
-    Gaps of padding all point to the first token, which is special and never masked; it stays.
+    Gaps of padding all point to the first token, which is special, never masked, and not changed.
     """
     positions, targets = batch.masked_positions, batch.masked_targets
     assert positions is not None
@@ -106,22 +108,22 @@ _WIDTH_SHARE = 0.34
 
 
 class GuessingHead(MaskedLMHead):
-    """A masked-LM head that also draws a token for every gap from what it believes."""
+    """A masked-LM head that also draws a token for every gap from its predicted distribution."""
 
     def forward(  # type: ignore[override]
         self, hidden: Tensor, embeddings: Tensor, positions: Tensor, targets: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Mean cross-entropy and drawn tokens: (N, hidden), (vocabulary, hidden), (M,), (M,) -> (), (M,)"""
+        """Return mean cross-entropy and drawn tokens: (N, hidden), (vocabulary, hidden), (M,), (M,) -> (), (M,)"""
         logits = self.logits(hidden[positions], embeddings).float()
         total = functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
-        # The largest of probabilities over exponential times is a draw by the probabilities.
+        # The largest of probabilities over exponential times is a draw from the distribution.
         times = torch.empty_like(logits).exponential_()
         guesses = (logits.detach().softmax(-1) / times).argmax(-1)
         return total / (targets != IGNORED).sum().clamp(min=1), guesses
 
 
 class Generator(nn.Module):
-    """A masked language model of the network's depth and a share of its width, with word vectors of its own."""
+    """A masked language model with the network's depth, a share of its width, and its own word embeddings."""
 
     def __init__(self, architecture: Encoder, config: Any) -> None:
         super().__init__()
@@ -138,12 +140,12 @@ class Generator(nn.Module):
         )
 
     def compile(self, *args: Any, **options: Any) -> None:
-        """Compile its parts, as the encoder and the masked-LM head of a network are."""
+        """Compile encoder and head, as those of a network."""
         for part in (self.encoder, self.head):
             part.compile(*args, **options)
 
     def forward(self, network: Network, batch: TextBatch) -> tuple[Tensor, Tensor]:
-        """Mean cross-entropy at the gaps, and a drawn token for each: (), (M,)"""
+        """Return mean cross-entropy at the gaps, and a drawn token for each: (), (M,)"""
         hidden = network.architecture.hidden_states(self.encoder, batch, network.backend, network.dtype)
         embeddings = network.architecture.embeddings(self.encoder).weight
         loss, guesses = self.head(hidden, embeddings, batch.masked_positions, batch.masked_targets)
@@ -151,7 +153,7 @@ class Generator(nn.Module):
 
 
 class ReplacedHead(nn.Module):
-    """Tells of every token whether it was replaced: a transform, and one number per token."""
+    """Predicts for every token whether it was replaced: a transform and one logit per token."""
 
     def __init__(self, architecture: Encoder, config: Any) -> None:
         super().__init__()
@@ -159,20 +161,20 @@ class ReplacedHead(nn.Module):
         self.out = nn.Linear(config.hidden_size, 1)
 
     def forward(self, hidden: Tensor, replaced: Tensor, present: Tensor) -> Tensor:
-        """Mean binary cross-entropy over the tokens that are there: (N, hidden), (N,), (N,) -> ()"""
+        """Return mean binary cross-entropy over tokens without padding: (N, hidden), (N,), (N,) -> ()"""
         logits = self.out(self.transform(hidden)).squeeze(-1).float()  # (N,)
         each = functional.binary_cross_entropy_with_logits(logits, replaced, reduction="none")
         return (each * present).sum() / present.sum().clamp(min=1)
 
 
 def add_generator(network: Network, seed: int) -> None:
-    """Give the network what replaced-token detection needs; neither is exported."""
+    """Add generator and detection head to the network; neither is exported."""
     network.add_head(GENERATOR, Generator(network.architecture, network.config), seed)
     network.add_head(REPLACED, ReplacedHead(network.architecture, network.config), seed + 1)
 
 
 def narrow(config: Any, share: float) -> Any:
-    """The same configuration with a share of the width, in whole attention heads where there are any that wide.
+    """Return the configuration with a share of the width, in whole attention heads.
 
     >>> from types import SimpleNamespace
     >>> config = SimpleNamespace(hidden_size=768, num_attention_heads=12, intermediate_size=2048)
@@ -184,6 +186,6 @@ def narrow(config: Any, share: float) -> Any:
     heads = max(1, round(share * config.hidden_size / size))
     narrower.num_attention_heads, narrower.hidden_size = heads, heads * size
     unit = min(_HEAD_SIZE, config.intermediate_size)
-    wanted = config.intermediate_size * narrower.hidden_size / config.hidden_size
-    narrower.intermediate_size = unit * -(-int(wanted) // unit)
+    exact = config.intermediate_size * narrower.hidden_size / config.hidden_size
+    narrower.intermediate_size = unit * -(-int(exact) // unit)
     return narrower

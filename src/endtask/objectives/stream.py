@@ -1,4 +1,4 @@
-"""Batches of packed texts for a network: the plan of what comes when, and the layout that its encoder wants."""
+"""Batches of packed texts for a network: which texts each step reads, and their layout for its encoder."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from endtask.tokenization.sampling import BatchPlan
 
 
 class TextStream:
-    """`batch(step)`: texts laid out for the network, masked if a masking is given.
+    """Batches of packed texts, laid out for a network; with a `masking`, also masked.
 
-    `left_out` says which texts a step's batch must not hold; it is then so much smaller.
+    `left_out` returns which examples the batch of a step must leave out; the batch becomes smaller.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class TextStream:
         self._left_out = left_out
         self._name, self.texts, self._seed, self._masking = name, texts, seed, masking
         layout = network.layout(int(texts.lengths.max()))
-        # Where a padded table is computed, and its width may change, like lengths belong together.
+        # Encoders that compute padded tables save padding if batches hold texts of similar lengths.
         self._by_length = layout.grid and not network.fixed_shapes
         self._batch_size = batch_size
         self._all = BatchPlan(texts.lengths, batch_size, seed, name, group_by_length=self._by_length)
@@ -49,39 +49,39 @@ class TextStream:
         self._layout = replace(layout, fixed_shape=self._fixed_shape)
 
     def narrow(self, only: NDArray[np.int64] | None) -> None:
-        """Read these texts alone from now on, or all of them again; not while batches are being made."""
+        """Read only these texts from now on; None: all texts again. Not thread-safe with `batch`."""
         self.plan, self._only = self._all, only
         if only is not None:
             lengths, size = self.texts.lengths[only], self._batch_size
             self.plan = BatchPlan(lengths, size, self._seed, self._name, group_by_length=self._by_length)
 
     def positions(self, step: int) -> NDArray[np.int64]:
-        """The texts of a step's batch."""
+        """Return the texts of a step's batch."""
         if self._left_out is None:
             return self._planned(step)
         left_out = self._left_out(step)
-        # Where nothing is left of a batch, the next one of which something is.
+        # A batch without any remaining text is replaced by the next batch that has some.
         batches = (self._planned(step + later) for later in range(2 * self.plan.batches_per_epoch))
         return next(remaining for batch in batches if len(remaining := batch[~left_out[batch]]))
 
     def _planned(self, step: int) -> NDArray[np.int64]:
-        # The shape was made for batches of all texts: those of longer or shorter ones may be more than it holds.
-        found = self.plan.positions(step)
-        return found if self._only is None else self.fitting(self._only[found])
+        # The fixed shape was computed for batches of all texts; batches of some texts may exceed it.
+        positions = self.plan.positions(step)
+        return positions if self._only is None else self.fitting(self._only[positions])
 
     def fitting(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Texts of one's own choice, without the last few where a batch has no room for all of them."""
+        """Return the first of these texts that fit into a batch of the fixed shape; all without a fixed shape."""
         if self._fixed_shape is None:
             return positions
         tokens, texts = self._all.most
         return positions[:texts][np.cumsum(self.texts.lengths[positions[:texts]]) <= tokens]
 
     def lay_out(self, positions: NDArray[np.int64]) -> TextBatch:
-        """Texts of one's own choice as an unmasked batch."""
+        """Return these texts as a batch without masks."""
         return lay_out(self.texts, positions, self._layout)
 
     def batch(self, step: int) -> TextBatch:
-        """The batch of a step."""
+        """Return the batch of a step."""
         text_share, token_share = self.plan.shares(step)
         batch = replace(self.lay_out(self.positions(step)), text_share=text_share, token_share=token_share)
         if self._masking is None:

@@ -22,7 +22,7 @@ class FinetuningLoss(PartConfig):
     rdrop: float = Field(
         0.0,
         ge=0,
-        description="weight of R-Drop: each batch is read twice, and answers that differ by dropout cost this much",
+        description="weight of R-Drop: each batch is read twice, and the loss has the divergence of both answers",
     )
 
     @property
@@ -71,10 +71,10 @@ class FinetunedTask:
         task, rdrop = self._task, self._options.rdrop
         if not rdrop:
             return task.loss(network, batch)
-        # Both readings are one call: a GPU with a small batch waits for its kernels to be launched.
-        logits, again = task.logits(network, batch.twice()).chunk(2)
-        value = 0.5 * (task.answer_loss(logits, batch) + task.answer_loss(again, batch))
-        divergence = 0.5 * task.divergence(logits, again, batch)
+        # One call for both readings: with small batches a GPU waits for kernel launches.
+        first, second = task.logits(network, batch.twice()).chunk(2)
+        value = 0.5 * (task.answer_loss(first, batch) + task.answer_loss(second, batch))
+        divergence = 0.5 * task.divergence(first, second, batch)
         total = task.share(batch) * (value + rdrop * divergence)
         return Loss(total, {"task": value, "rdrop": divergence})
 

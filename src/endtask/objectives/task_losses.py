@@ -1,4 +1,4 @@
-"""The losses of a task: targets of a batch, and what the head's logits cost, for each form of answer."""
+"""The losses of a task: the targets of a batch and the loss of the head's logits, for each form of answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from endtask.tokenization.packed_texts import WordStarts
 
 
 class TaskObjective(ABC):
-    """Learn a task; subclasses attach the targets to a batch and compute the loss of each answer."""
+    """Base class of objectives that learn a task; subclasses add targets to a batch and compute the losses."""
 
     passes = 1
     replayable = True
@@ -133,13 +133,13 @@ class MultiLabel(_TextAnswers):
     def losses(logits: Tensor, batch: TextBatch) -> Tensor:
         """Return the mean binary cross-entropy of each text's labels: (S, labels) -> (S,)."""
         assert batch.labels is not None
-        # The targets of padding are negative; without the clamp their loss could be infinite, and infinity times 0.
-        wide, wanted = _wide(logits), batch.labels.clamp(min=0.0)
-        return functional.binary_cross_entropy_with_logits(wide, wanted.to(wide.dtype), reduction="none").mean(-1)
+        # Padding has negative targets: without the clamp its loss could be infinite, and infinity times 0 is not 0.
+        wide, targets = _wide(logits), batch.labels.clamp(min=0.0)
+        return functional.binary_cross_entropy_with_logits(wide, targets.to(wide.dtype), reduction="none").mean(-1)
 
     @staticmethod
     def differences(logits: Tensor, other: Tensor) -> Tensor:
-        """Return the mean divergence over the labels, each of which is a yes or no of its own.
+        """Return the mean divergence over the labels, each of which is a binary answer.
 
         >>> round(MultiLabel.differences(torch.tensor([[0.0]]), torch.tensor([[1.0]])).item(), 4)
         0.2311

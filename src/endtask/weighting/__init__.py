@@ -1,1 +1,1 @@
-"""Which objective runs at a step and how much it counts: one file per rule."""
+"""Which objectives run at a step and with which weight: one file per weighting."""

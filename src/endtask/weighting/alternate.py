@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from endtask.weighting.base import Rule, ScheduledObjective, Weighting, WeightingContext, weightings
+from endtask.weighting.base import Rule, ScheduledObjective, Weighting, WeightingContext, used_weights, weightings
 
 _LARGEST_DENOMINATOR = 1_000_000
 
@@ -20,7 +20,7 @@ class AlternateWeighting(Weighting):
 
 
 class Alternate(Rule):
-    """Objectives take turns, all alike or in the given proportions, as evenly spread as whole steps allow.
+    """Objectives alternate, equally often or in proportion to their weights, as evenly spread as whole steps allow.
 
     XLM, the code of objective alignment, trains this way. The last objective has a step whenever its share
     of all steps passes a whole number; the others divide the rest in the same way. Shares are fractions of whole
@@ -33,18 +33,15 @@ class Alternate(Rule):
     """
 
     def __init__(self, *objectives: str, weights: Sequence[float] | None = None) -> None:
-        given = [1.0] * len(objectives) if weights is None else list(weights)
-        if not objectives or len(given) != len(objectives) or min(given) < 0 or sum(given) <= 0:
-            raise ValueError(f"{len(objectives)} objectives need as many weights, none negative, got {given}")
-        used = [(name, weight) for name, weight in zip(objectives, given, strict=True) if weight]
+        used = used_weights(objectives, weights)
         self._objectives = [name for name, _ in used]
         exact = [Fraction(weight).limit_denominator(_LARGEST_DENOMINATOR) for _, weight in used]
-        # The share of each among itself and those before it.
+        # The share of each objective among itself and the objectives before it.
         self._shares = [weight / sum(exact[: number + 1]) for number, weight in enumerate(exact)]
 
     def schedule(self, step: int) -> tuple[ScheduledObjective, ...]:
         """Return one objective, always with weight 1."""
-        left = step  # how many of the steps before this one belong to the objectives not yet passed over
+        left = step  # previous steps of the objectives that the loop has not yet passed
         for name, share in reversed(list(zip(self._objectives, self._shares, strict=True))):
             before, after = int(left * share), int((left + 1) * share)
             if after > before:

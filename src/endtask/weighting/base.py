@@ -1,6 +1,6 @@
 """What a weighting is: which objectives train at a step, and with which weight.
 
-A weighting is one file: its options (`Config`), what it refuses, and the rule that it builds for a phase:
+A weighting is one file: its options (`Config`), its checks, and the rule that it builds for a phase:
 
     @weightings.register("equal")
     class EqualWeighting(Weighting):
@@ -9,7 +9,7 @@ A weighting is one file: its options (`Config`), what it refuses, and the rule t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -58,7 +58,7 @@ class Rule:
 
     Most rules only implement `schedule`. A rule that sets its weights while training returns True from
     `sees_gradients`: the loop then passes it the gradient of each objective on the shared encoder, and uses the weights
-    that `weigh` returns. What it has learned travels in the checkpoint through `state`.
+    that `weigh` returns. Checkpoints contain its `state`.
     """
 
     def schedule(self, step: int) -> tuple[ScheduledObjective, ...]:
@@ -70,26 +70,26 @@ class Rule:
         return False
 
     def see_losses(self, step: int, losses: Mapping[str, Tensor]) -> None:
-        """Receive the losses of the step, on the device, as `OBJECTIVE/PART`; called before `weigh`."""
+        """Use the losses of the step, on the device, by `OBJECTIVE/PART`; the loop calls it before `weigh`."""
 
     def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return the weights of all objectives, on the device, given their gradients (P,) on the encoder's P weights.
 
-        The P weights are in the order of `encoder.parameters()`, in memory that the next step reuses. A rule that needs
-        more than these, such as the network for a gradient of its own, receives it when it is built; gradients that it
-        leaves in the encoder are overwritten. Learn in `after_step`: the step may yet be skipped.
+        The P weights are in the order of `encoder.parameters()`, in memory that the next step reuses. A rule may
+        compute gradients with the network that it was built with; the loop overwrites those that it leaves there.
+        Learn in `after_step`, since the optimizer may still skip the step.
         """
         raise NotImplementedError
 
     def after_step(self, step: int, skipped: Tensor) -> None:
-        """Learn from the step; `skipped`, on the device, is true where its gradient was not finite."""
+        """Update the rule; `skipped`, on the device, is true if the gradient of the step was not finite."""
 
     def values(self) -> dict[str, Tensor]:
-        """Return values for the curves, such as `weight/OBJECTIVE`; tensors that nobody changes later."""
+        """Return values for the curves, such as `weight/OBJECTIVE`; the rule must not change these tensors later."""
         return {}
 
     def state(self) -> dict[str, Tensor]:
-        """Return what a resumed run must know."""
+        """Return the tensors that a resumed run needs."""
         return {}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
@@ -98,9 +98,17 @@ class Rule:
             raise ValueError(f"{type(self).__name__} has no state, got {sorted(state)}")
 
 
+def used_weights(objectives: Sequence[str], weights: Sequence[float] | None) -> list[tuple[str, float]]:
+    """Return the objectives with a weight above 0 and their weights; without `weights` all have the weight 1."""
+    values = [1.0] * len(objectives) if weights is None else list(weights)
+    if not objectives or len(values) != len(objectives) or min(values) < 0 or sum(values) <= 0:
+        raise ValueError(f"{len(objectives)} objectives need as many weights, none negative, got {values}")
+    return [(name, weight) for name, weight in zip(objectives, values, strict=True) if weight]
+
+
 @dataclass(frozen=True)
 class WeightingContext:
-    """What a weighting may use to build its rule; `objectives` are those that have text, in their order."""
+    """What a weighting builds its rule from; `objectives` are those that have text, in order."""
 
     objectives: tuple[str, ...]
     task: Task
@@ -142,13 +150,13 @@ class Weighting:
     """Whether some objective must learn the end task."""
 
     Config: ClassVar[type[PartConfig]] = PartConfig
-    """The options beside `pretrain.weighting.name`: a nested class in most weightings."""
+    """The options next to `pretrain.weighting.name`; a nested class in most weightings."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
 
     def trained(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return those of the objectives that this weighting ever trains."""
+        """Return the objectives that this weighting trains at some step."""
         return names
 
     def trained_last(self, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -173,16 +181,16 @@ class Weighting:
         return iter(())
 
     def data_usage(self, groups: int | None) -> Iterator[DataUse]:
-        """Yield how the weighting itself uses labelled data; `groups` of train rows stay together, None: unknown."""
+        """Yield how the weighting uses labelled data; `groups` is the number of groups of train rows, None: unknown."""
         return iter(())
 
     @property
     def number_of_folds(self) -> int | None:
-        """Into how many parts `folds` cuts train; None: it does not."""
+        """The number of parts into which `folds` cuts train; None: it does not cut train."""
         return None
 
     def folds(self, task: Task, seed: int, steps: int | None = None) -> Folds | None:
-        """Return the parts of train that no objective may read in turn; None: objectives read all of train."""
+        """Return the parts of train that are held out in turn; None: objectives read all of train."""
         return None
 
     def on_sample(self, task: Task, section: WeightingSettings) -> WeightingSettings:
@@ -207,6 +215,9 @@ class Weighting:
 
 
 def left_out_of_batches(folds: Folds, settings: Settings) -> Callable[[int], NDArray[np.bool_]]:
-    """Return which texts of the end task each batch must leave out; a step may have several batches."""
+    """Return a function from a batch's number to the texts of the end task that it must leave out.
+
+    A step has several batches if gradients are accumulated.
+    """
     per_step = settings.pretrain.gradient_accumulation_steps
     return lambda batch: folds.held_out(batch // per_step)

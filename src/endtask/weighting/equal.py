@@ -1,10 +1,10 @@
-"""Every objective at every step, with the same weight (MT-TARTAN) or given ones; with one objective, plain training."""
+"""Every objective at every step, with equal weights (MT-TARTAN) or those of the settings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from endtask.weighting.base import Rule, ScheduledObjective, Weighting, WeightingContext, weightings
+from endtask.weighting.base import Rule, ScheduledObjective, Weighting, WeightingContext, used_weights, weightings
 
 
 @weightings.register("equal")
@@ -17,7 +17,7 @@ class EqualWeighting(Weighting):
 
 
 class Equal(Rule):
-    """Weights that add up to one: uniform, or in the given proportions.
+    """Constant weights that add up to one: equal, or in proportion to `weights`.
 
     >>> Equal("a", "b").schedule(3)
     (ScheduledObjective(objective='a', weight=0.5, step=3), ScheduledObjective(objective='b', weight=0.5, step=3))
@@ -26,12 +26,10 @@ class Equal(Rule):
     """
 
     def __init__(self, *objectives: str, weights: Sequence[float] | None = None) -> None:
-        given = [1.0] * len(objectives) if weights is None else list(weights)
-        if len(given) != len(objectives) or min(given) < 0 or sum(given) <= 0:
-            raise ValueError(f"{len(objectives)} objectives need as many weights, none negative, got {given}")
-        pairs = zip(objectives, given, strict=True)
-        self._weights = {name: weight / sum(given) for name, weight in pairs if weight}
+        used = used_weights(objectives, weights)
+        total = sum(weight for _, weight in used)
+        self._weights = {name: weight / total for name, weight in used}
 
     def schedule(self, step: int) -> tuple[ScheduledObjective, ...]:
-        """Return all objectives of a weight above 0."""
+        """Return all objectives with a weight above 0."""
         return tuple(ScheduledObjective(name, weight, step) for name, weight in self._weights.items())

@@ -14,7 +14,7 @@ from endtask.seeds import derive
 from endtask.task.split import group_key
 
 FOLD_STEPS = 100
-"""Steps from one part to the next."""
+"""Most steps for which a part is held out."""
 SPLIT_KEY = "pretrain.weighting.split"
 
 
@@ -31,10 +31,10 @@ class Folds:
     steps: int
 
     def held_out(self, step: int) -> NDArray[np.bool_]:
-        """Which examples are held out at a step."""
+        """Return which examples are held out at a step."""
         parts = int(self.numbers.max()) + 1
-        held: NDArray[np.bool_] = self.numbers == step // self.steps % parts
-        return held
+        is_held_out: NDArray[np.bool_] = self.numbers == step // self.steps % parts
+        return is_held_out
 
 
 def folds_of(examples: Sequence[Example], count: int, seed: int, *, every: int, steps: int | None = None) -> Folds:
@@ -60,7 +60,7 @@ def smallest_part(folds: Folds) -> int:
 
 
 def groups_in(examples: Sequence[Example]) -> int:
-    """How many parts there can be at most: groups of examples that stay together.
+    """Return the number of groups of examples that stay together, the most parts that train can have.
 
     >>> groups_in([Example("1", "same text", "a"), Example("2", "Same text", "a"), Example("3", "other", "a")])
     2
@@ -69,23 +69,23 @@ def groups_in(examples: Sequence[Example]) -> int:
 
 
 def check_several_groups(groups: int, key: str) -> None:
-    """What must stay together cannot be cut; `key` is the setting to complain about."""
+    """Raise `InputError`, which names the setting `key`, for a single group, which cannot be cut."""
     if groups < 2:
         hint = "use split: dev" if key == SPLIT_KEY else "leave it unset"
         raise InputError("train is a single group, of which nothing can be held out", key=key, hint=hint)
 
 
 def part_numbers(examples: Sequence[Example], count: int, seed: int, *, key: str) -> NDArray[np.int64]:
-    """The part of each example, out of parts of nearly equal size and mix of labels.
+    """Return the part of each example; parts have nearly equal sizes and mixes of labels.
 
-    What the task's splits keep together stays together here; `key` is the setting to complain about.
+    Groups stay together, as in the task's splits. Raises `InputError`, which names the setting `key`, for one group.
     """
     groups: dict[str, list[int]] = {}
     for index, example in enumerate(examples):
         groups.setdefault(group_key(example), []).append(index)
     check_several_groups(len(groups), key)
     parts = min(count, len(groups))
-    # Neighbours have the same label, and so go to different parts.
+    # Neighbours in this order have the same label and go to different parts.
     order = sorted(groups, key=lambda key: (str(examples[groups[key][0]].label), derive(seed, "fold", key)))
     sizes, numbers = np.zeros(parts, dtype=np.int64), np.zeros(len(examples), dtype=np.int64)
     for key in sorted(order, key=lambda key: -len(groups[key])):  # large groups first: small ones even out the rest

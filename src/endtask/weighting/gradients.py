@@ -1,4 +1,4 @@
-"""Gradients of single objectives on modules that they share, as flat vectors, for rules that see gradients."""
+"""Gradients of single objectives on shared modules, as flat vectors, for rules that see gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from endtask.objectives.base import BuiltObjective
 
 
 class FlatGradient:
-    """Room for the gradients of some weights: `flat` (P,), and `views` into it in the shape of each weight."""
+    """A buffer for the gradients of some weights: `flat` (P,), and `views` into it in the shape of each weight."""
 
     def __init__(self, weights: Sequence[Tensor]) -> None:
         sizes = [weight.numel() for weight in weights]
@@ -22,7 +22,7 @@ class FlatGradient:
 
     @torch.no_grad()
     def take(self, gradients: Sequence[Tensor | None], *, add: bool = False) -> None:
-        """Copy gradients in, zeros where there is none, or add them to those that are there."""
+        """Copy gradients into the buffer, zeros where there is none; or add them to it."""
         present = [(view, new) for view, new in zip(self.views, gradients, strict=True) if new is not None]
         absent = [view for view, new in zip(self.views, gradients, strict=True) if new is None]
         views, values = [view for view, _ in present], [value for _, value in present]
@@ -35,7 +35,7 @@ class FlatGradient:
 
 
 class ModuleGradients:
-    """The gradients of a step's objectives on a module; memory is taken once and used again at each step."""
+    """The gradients of a step's objectives on a module, in buffers that every step reuses."""
 
     def __init__(self, module: nn.Module) -> None:
         self._weights = [weight for weight in module.parameters() if weight.requires_grad]
@@ -45,26 +45,26 @@ class ModuleGradients:
 
     @property
     def by_objective(self) -> dict[str, Tensor]:
-        """What was collected in this step: (P,) each."""
+        """The gradients collected in this step: (P,) each."""
         return {name: buffer.flat for name, buffer in self._buffers.items()}
 
     def start(self) -> None:
-        """Forget the last step's."""
+        """Drop the gradients of the last step."""
         self._free += self._buffers.values()
         self._buffers.clear()
 
     def collect(self, name: str) -> None:
-        """Take the gradient out of the module's weights; a second one of the same name is added to the first."""
-        known = name in self._buffers
-        if not known:
+        """Move the gradient from the module's weights to a buffer; adds up several gradients of the same name."""
+        is_known = name in self._buffers
+        if not is_known:
             self._buffers[name] = self._free.pop() if self._free else FlatGradient(self._weights)
-        self._buffers[name].take([weight.grad for weight in self._weights], add=known)
+        self._buffers[name].take([weight.grad for weight in self._weights], add=is_known)
         for weight in self._weights:
             weight.grad = None
 
     @torch.no_grad()
     def spread(self, weights: Mapping[str, Tensor]) -> None:
-        """Put the weighted sum back into the module's weights; it lies in memory that the next step uses again."""
+        """Write the weighted sum into the gradients of the module's weights, in memory that the next step reuses."""
         if self._total is None:
             self._total = FlatGradient(self._weights)
         total = self._total.flat.zero_()
@@ -75,10 +75,10 @@ class ModuleGradients:
 
 
 class SharedHeads:
-    """Mixes the gradients of a head's objectives as these weigh among themselves.
+    """Mixes the gradients of objectives that share a head, in proportion to their weights.
 
-    How fast a head learns has nothing to do with what its objectives weigh (TARTAN, Algorithm 1). Which of several it
-    learns has: a head that learned all of them alike would be the wrong one for the one that the encoder learns.
+    The weights do not change how fast a head learns (TARTAN, Algorithm 1), only how much it learns from each of its
+    objectives: a head that learned all of them equally would not fit what the encoder mostly learns.
     """
 
     def __init__(self, heads: Any, objectives: Mapping[str, BuiltObjective]) -> None:
@@ -90,18 +90,18 @@ class SharedHeads:
         self._gradients = {head: ModuleGradients(heads[head]) for head in self._learners}
 
     def start(self) -> None:
-        """Forget the last step's gradients."""
+        """Drop the gradients of the last step."""
         for gradients in self._gradients.values():
             gradients.start()
 
     def collect(self, objective: str) -> None:
-        """Take the gradients that an objective has left in its heads."""
+        """Move the gradients of an objective from its shared heads to buffers."""
         for head, names in self._learners.items():
             if objective in names:
                 self._gradients[head].collect(objective)
 
     def spread(self, weights: Mapping[str, Tensor]) -> None:
-        """Put their mixes back, by the weights of all objectives; a head that nobody has read stays without one."""
+        """Write the mixed gradients into the heads; a head that no objective used in this step gets none."""
         for head, names in self._learners.items():
             if self._gradients[head].by_objective:
                 total = torch.stack([weights[name] for name in names]).sum()

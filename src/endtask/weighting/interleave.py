@@ -29,7 +29,7 @@ _RHO1: dict[Scale, tuple[int, int, int, int]] = {
 }
 """The median over each group of tasks in the paper's Table B.1, smallest tasks first."""
 _MEDIUM_STEPS = 200_000
-_FEWEST_TASK_BATCHES = 100  # of an automatic rho1; the paper's least is 150
+_FEWEST_TASK_BATCHES = 100  # with an automatic rho1; the paper has at least 150
 
 
 @weightings.register("interleave")
@@ -74,7 +74,7 @@ class InterleaveWeighting(Weighting):
             raise ValueError(f"objectives.{weighted[0]}.weight: interleave has rho1 and rho2; leave it out, or 0")
 
     def rho1(self, examples: int, settings: Settings, steps: int | None) -> int:
-        """Return the corpus batches per task batch: as given, or by the task's size, with enough task batches."""
+        """Return the corpus batches per task batch: as set, or by the task's size, with enough task batches."""
         if self.config.rho1 != "auto":
             return int(self.config.rho1)
         by_size = automatic_rho1(examples, scale_of(settings))
@@ -142,7 +142,7 @@ class Interleave(Rule):
 
 
 class AnnealedInterleave(Interleave):
-    """The share of task steps changes linearly from 1 / (rho1 + 1) to 1 / (rho1_end + 1) over `steps`, and stays.
+    """The share of task steps changes linearly from 1 / (rho1 + 1) to 1 / (rho1_end + 1) over `steps`, then stays.
 
     A step trains the task when the integral of the share over all steps so far passes a whole number. That is a
     fraction of whole numbers, so the objective of any step is exact and known without the steps before it.
@@ -182,9 +182,9 @@ class MeanInterleave(Interleave):
 
 
 def automatic_rho1(examples: int, scale: Scale = "small") -> int:
-    """Return the corpus batches per task batch: few labels are shown rarely, so that they are not memorized.
+    """Return the corpus batches per task batch: a task with few labels gets few batches, so that it is not memorized.
 
-    It is right for 21 of the 24 rows of Table B.1, and one step of the paper's grid away from the other three.
+    Equals 21 of the 24 rows of the paper's Table B.1, and is one step of its grid away from the other three.
 
     >>> [automatic_rho1(examples) for examples in (500, 3000, 20_000, 180_000)]
     [99, 999, 19, 1]

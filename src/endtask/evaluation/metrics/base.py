@@ -31,7 +31,7 @@ Values = NDArray[np.float64]
 Form = Literal["classes", "numbers", "label_sets", "tags"]
 """What an answer is: a class number, a number, 0 or 1 for each label, or a tag number for each word."""
 _SAMPLES_AT_ONCE = 64
-LARGEST_CHUNK = 2**21  # numbers held at a time
+LARGEST_CHUNK = 2**21  # numbers in memory at a time
 
 
 class Counted(Protocol):
@@ -62,7 +62,7 @@ class Metric:
     forms: ClassVar[tuple[Form, ...]] = ("classes",)
     """The forms of answers that it scores."""
     higher_is_better: ClassVar[bool] = True
-    """Only such metrics choose between models on dev; others are reported."""
+    """Whether a higher score is better; others never choose between models on dev."""
     decides: ClassVar[bool] = True
     """Whether `evaluate.metric` may name it; a metric that is half of another, such as recall, is only reported."""
 

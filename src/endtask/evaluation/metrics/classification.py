@@ -42,9 +42,9 @@ def class_counts(predicted: Answers, truth: Answers, score: Callable[[ClassCount
     >>> counts.scores(counts.weighted(np.array([[1.0, 1.0], [1.0, 0.0], [1.0, 0.0]])))
     array([[0.66666667, 1.        ]])
     """
-    everything = np.concatenate([truth[None], predicted])  # truth counts as run 0, which is always right
-    names, numbers = np.unique(everything, return_inverse=True)
-    numbers = numbers.reshape(everything.shape)
+    runs = np.concatenate([truth[None], predicted])  # truth counts as run 0, which is always right
+    names, numbers = np.unique(runs, return_inverse=True)
+    numbers = numbers.reshape(runs.shape)
     shape = (len(numbers), 2, len(names))  # runs + 1, (right, predicted), classes that occur
 
     def scores(counts: NDArray[Any]) -> Values:
@@ -117,7 +117,7 @@ class MicroF1(Metric):
             return class_counts(predicted, truth, accuracy)
         sums = _right_and_both(predicted, truth)
         sums = sums.reshape(*sums.shape[:2], 2, -1).sum(axis=-1)
-        return RowSums.of(sums, lambda found: ratio(2 * found[:, 0], found[:, 1]))
+        return RowSums.of(sums, lambda totals: ratio(2 * totals[:, 0], totals[:, 1]))
 
 
 class _TwoClasses(Metric):

@@ -91,16 +91,16 @@ class PearsonSpearman(Metric):
 
 def value_sums(predicted: Answers, truth: Answers, score: Callable[[Values], Values]) -> RowSums:
     """Return the numbers of runs (runs, rows), ready to be scored under many weightings of the rows."""
-    # Far from 0 the sums of squares would lose the digits that count.
+    # Without centring, sums of squares of numbers far from 0 lose their significant digits.
     centre = truth.mean()
     p, t = predicted - centre, np.broadcast_to(truth - centre, predicted.shape)
     return RowSums.of(np.stack([np.ones_like(p), p, t, p * p, t * t, p * t], axis=-1), score)
 
 
 class RankScores:
-    """Spearman's correlation, or its mean with Pearson's; ranks change with the weights of the rows.
+    """Spearman's correlation, or its mean with Pearson's.
 
-    The order of the values does not, so the ranks of all weightings are running sums over one sorting.
+    Ranks change with the weights of the rows, the order does not: the ranks are running sums over one sorting.
     """
 
     def __init__(self, predicted: Answers, truth: Answers, *, with_values: bool) -> None:
@@ -123,10 +123,10 @@ class RankScores:
 
 
 class _Sorted:
-    """Numbers whose ranks can be had for any weights; equal ones share the mean of their ranks."""
+    """Sorted numbers, for their ranks under any weights; equal numbers share the mean of their ranks."""
 
     def __init__(self, numbers: Answers) -> None:
-        _, self._group, counts = np.unique(numbers, return_inverse=True, return_counts=True)  # one group of equal ones
+        _, self._group, counts = np.unique(numbers, return_inverse=True, return_counts=True)
         self._order, self._starts = np.argsort(self._group, kind="stable"), np.cumsum(counts) - counts
 
     def ranks(self, weights: Values) -> Values:
@@ -136,15 +136,15 @@ class _Sorted:
         return ranks
 
 
-def _correlation(one: Values, other: Values, weights: Values) -> Values:
+def _correlation(left: Values, right: Values, weights: Values) -> Values:
     """Return the weighted correlation of each column: (rows, draws) thrice -> (draws,)."""
     total = weights.sum(axis=0)
-    one = one - ratio((weights * one).sum(axis=0), total)
-    other = other - ratio((weights * other).sum(axis=0), total)
-    spread = np.sqrt((weights * one * one).sum(axis=0) * (weights * other * other).sum(axis=0))
-    return ratio((weights * one * other).sum(axis=0), spread)
+    left = left - ratio((weights * left).sum(axis=0), total)
+    right = right - ratio((weights * right).sum(axis=0), total)
+    spread = np.sqrt((weights * left * left).sum(axis=0) * (weights * right * right).sum(axis=0))
+    return ratio((weights * left * right).sum(axis=0), spread)
 
 
 def _noise(size: Values) -> Values:
-    """Return what rounding alone may leave of a difference of numbers of this size."""
+    """Return the rounding error of a difference of numbers of this size."""
     return 1e-13 * np.abs(size)

@@ -60,7 +60,7 @@ def _parts(tag: str) -> tuple[str, str]:
 
 
 def _chunks(parts: Sequence[tuple[str, str]]) -> Iterator[Span]:
-    """Runs of words of one type; B and S begin a new one, E and S are its last."""
+    """Yield runs of words of the same type; B and S begin a run, E and S end it."""
     start, before, kind = 0, "O", ""
     for position, (prefix, name) in enumerate([*parts, ("O", "")]):
         goes_on = prefix in ("I", "E") and before in ("B", "I") and name == kind
@@ -138,7 +138,7 @@ def span_counts(predicted: Answers, truth: Answers, labels: Sequence[str]) -> Va
 
     true = spans(truth)
     rows = [
-        [(len(given & right), len(given), len(right)) for given, right in zip(spans(run), true, strict=True)]
+        [(len(found & right), len(found), len(right)) for found, right in zip(spans(run), true, strict=True)]
         for run in predicted
     ]
     return np.asarray(rows, dtype=np.float64).reshape(len(predicted), len(truth), 3)

@@ -13,7 +13,7 @@ from pydantic import Field
 from endtask.config import BatchSize
 from endtask.encoders.batch import IGNORED, TextBatch
 from endtask.encoders.network import Network
-from endtask.objectives.alignment.pairs import AlignedObjective, MadeStream
+from endtask.objectives.alignment.pairs import AlignedObjective, AlignedStream
 from endtask.objectives.base import BuiltObjective, Loss, PartConfig, objectives
 from endtask.objectives.task_losses import cross_entropy
 from endtask.tokenization.aligned_texts import AlignedTexts
@@ -36,7 +36,7 @@ class HyperlinksObjective(AlignedObjective):
     hint = "rows need a column `links`: [[start, end], ...]"
 
     class Config(PartConfig):
-        """How the words of a link are labelled."""
+        """The labels of the words of a link."""
 
         span_labels: Scheme = Field("boundaries", description="classes of words: start, end, both, none; or B, I, O")
 
@@ -53,9 +53,9 @@ class HyperlinksObjective(AlignedObjective):
 
 
 class SpanBoundaries:
-    """Predict for every word whether it starts a span, ends one, does both or neither; or B, I, O.
+    """Predict for every word whether it starts a span, ends a span, does both or neither; or B, I, O.
 
-    Spans that a cut left only a part of, or that start or end inside a word, have no class: their words are left out.
+    Words of spans that were cut, or that start or end inside a word, have no class and are left out of the loss.
     """
 
     passes = 1
@@ -76,26 +76,26 @@ class SpanBoundaries:
         chosen = texts_with_spans(texts, spans)
         self.name = name
         lengths = texts.lengths[chosen]
-        self.stream = MadeStream(name, chosen, lengths, network, needs="span", batch_size=batch_size, seed=seed)
+        self.stream = AlignedStream(name, chosen, lengths, network, needs="span", batch_size=batch_size, seed=seed)
         self.heads: tuple[str, ...] = (head,)
         self._texts, self._spans, self._head = texts, spans, head
         self._scheme: Scheme = scheme
 
     def batch(self, step: int) -> TextBatch:
-        """The texts of a step with the classes of their tokens."""
+        """Return the texts of a step with the classes of their tokens."""
         positions = self.stream.positions(step)
         batch = self.stream.lay_out_texts(self._texts, positions)
         labels = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
         starts = batch.offsets.numpy()
         for start, position in zip(starts, positions, strict=False):
-            own = self.labels(int(position))
-            labels[start : start + len(own)] = own
+            text_labels = self.labels(int(position))
+            labels[start : start + len(text_labels)] = text_labels
         has_class = labels != IGNORED
         weights = has_class.astype(np.float32) / max(1, int(has_class.sum()))
         return replace(batch, labels=torch.from_numpy(labels), weights=torch.from_numpy(weights))
 
     def labels(self, position: int) -> Indices:
-        """The class of every token of a text, [CLS] and [SEP] included, which have none."""
+        """Return the class of every token of a text; [CLS], [SEP] and tokens inside words have none."""
         length = int(self._texts.offsets[position + 1] - self._texts.offsets[position])
         spans = self._spans[position].astype(np.int64)
         words = self._texts.words[position][:, :2].astype(np.int64)
@@ -104,24 +104,24 @@ class SpanBoundaries:
         return labels
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Mean cross-entropy over the tokens that have a class."""
+        """Return the mean cross-entropy over the tokens that have a class."""
         value = cross_entropy(network.heads[self._head](network(batch)), batch)
         return Loss(value, {"spans": value})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
-        """Body, and the head once per token."""
+        """Return the cost of the encoder, and of the head once per token."""
         return network.training_flops(batch, texts=batch.real_tokens)
 
 
 def texts_with_spans(texts: AlignedTexts, spans: Ragged) -> Indices:
-    """All texts of documents with some span; where a document has none, nobody may have looked for any."""
+    """Return all texts of documents with a span; documents without spans may just not be annotated."""
     has_spans = np.zeros(int(texts.documents.max(initial=-1)) + 1, dtype=np.bool_)
     has_spans[texts.documents[spans.lengths > 0]] = True
     return np.flatnonzero(has_spans[texts.documents])
 
 
 def word_classes(words: Indices, spans: Indices, scheme: Scheme) -> Indices:
-    """The class of each word (first token, token behind the last), given a text's spans (the same, whole).
+    """Return the class of each word (first token, end token) for spans (first token, end token, whether complete).
 
     >>> words = np.array([[1, 2], [2, 4], [4, 5], [5, 6]])
     >>> word_classes(words, np.array([[2, 5, 1], [5, 6, 1]]), "boundaries").tolist()
@@ -130,16 +130,16 @@ def word_classes(words: Indices, spans: Indices, scheme: Scheme) -> Indices:
     [0, 1, 2, 0]
     """
     classes = np.zeros(len(words), dtype=np.int64)
-    for first, last, whole in spans:
-        met = np.flatnonzero((words[:, 0] < last) & (words[:, 1] > first))
-        if len(met) == 0:
+    for start, end, is_complete in spans:
+        inside = np.flatnonzero((words[:, 0] < end) & (words[:, 1] > start))
+        if len(inside) == 0:
             continue
-        if not whole or words[met[0], 0] != first or words[met[-1], 1] != last:
-            classes[met] = IGNORED
+        if not is_complete or words[inside[0], 0] != start or words[inside[-1], 1] != end:
+            classes[inside] = IGNORED
         elif scheme == "bio":
-            classes[met] = 2
-            classes[met[0]] = 1
+            classes[inside] = 2
+            classes[inside[0]] = 1
         else:
-            classes[met[0]] = 1
-            classes[met[-1]] += 2  # a span of one word starts and ends there
+            classes[inside[0]] = 1
+            classes[inside[-1]] += 2  # a span of one word starts and ends with it
     return classes

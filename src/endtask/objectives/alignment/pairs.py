@@ -1,4 +1,4 @@
-"""What aligned objectives have in common: inputs made from aligned texts, and heads like the task's."""
+"""Shared parts of aligned objectives: inputs made from aligned texts, and heads like the task's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 Tokens = NDArray[np.int64]
 
-
 PAIR_CLASSES = ("no", "yes")
 
 
@@ -44,7 +43,7 @@ class AlignedObjective(Objective):
     per_token: ClassVar[bool] = False
     """Whether the head reads tokens; else it reads texts."""
     hint: ClassVar[str | None] = None
-    """What the rows need, where nothing can be made from them."""
+    """The hint of the error for texts without anything to learn from."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -52,11 +51,11 @@ class AlignedObjective(Objective):
         return PAIR_CLASSES
 
     def make(self, name: str, texts: AlignedTexts, run: BuildContext, common: dict[str, Any]) -> BuiltObjective:
-        """Return the objective; raises `NothingToMake`. `common` holds batch size, seed and the name of the head."""
+        """Return the objective; raises `NoUsableTexts`. `common` holds batch size, seed and the name of the head."""
         raise NotImplementedError
 
     def heads(self, name: str, network: Network, settings: Settings) -> Iterator[tuple[str, nn.Module]]:
-        """Yield the architecture's own head for tokens or texts, with the classes that are learned."""
+        """Yield the architecture's head for tokens or texts, with the objective's classes."""
         head = network.architecture.token_head if self.per_token else network.architecture.task_head
         yield aligned_head(name), head(with_classes(network, self.classes))
 
@@ -65,12 +64,12 @@ class AlignedObjective(Objective):
         return aligned_head(name), self.classes, self.per_token
 
     def build(self, name: str, section: ObjectiveSettings, run: BuildContext) -> BuiltObjective:
-        """Return the objective over the aligned texts; raises `InputError` where they hold nothing to learn from."""
+        """Return the objective over the aligned texts; raises `InputError` where no inputs can be made from them."""
         batch_size = section.batch_size or run.settings.pretrain.batch_size
         common = {"batch_size": batch_size, "seed": run.seed, "head": aligned_head(name)}
         try:
             return self.make(name, AlignedTexts(run.packed / "aligned"), run, common)
-        except NothingToMake as error:
+        except NoUsableTexts as error:
             raise InputError(f"{name}: {error}", key="aligned.sources", hint=self.hint) from None
 
 
@@ -92,22 +91,22 @@ def tokenizer_of(run: BuildContext) -> PreTrainedTokenizerFast:
 
 
 @dataclass(frozen=True)
-class MadeInput:
-    """The tokens of one input, and where its second text starts: its length if there is none."""
+class PairInput:
+    """The tokens of an input, and the index at which its second text starts; without a second text, its length."""
 
     tokens: Tokens
     second: int
 
 
-class NothingToMake(ValueError):
-    """The texts hold nothing that inputs could be made of."""
+class NoUsableTexts(ValueError):
+    """No inputs can be made from the texts."""
 
 
-class MadeStream:
-    """Which texts a step makes inputs of, the chance to make them by, and their layout.
+class AlignedStream:
+    """The texts of each step, the random generator to make inputs from them, and their layout.
 
-    `chosen` are the texts that inputs can be made of, those that have what an input `needs`; `lengths`, one for each,
-    are the most tokens of its input.
+    `chosen` are the texts from which inputs can be made, and `lengths` the most tokens of the input of each. Raises
+    `NoUsableTexts`, which names what the texts `needs`, where there are none.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class MadeStream:
         seed: int,
     ) -> None:
         if len(chosen) == 0:
-            raise NothingToMake(f"there is no {needs}")
+            raise NoUsableTexts(f"there is no {needs}")
         self._name, self._seed, self._chosen = name, seed, chosen
         layout = network.layout(int(lengths.max()))
         grouped = layout.grid and not network.fixed_shapes
@@ -131,26 +130,26 @@ class MadeStream:
         self._layout = replace(layout, fixed_shape=fixed_shape)
 
     def positions(self, step: int) -> NDArray[np.int64]:
-        """The texts of a step's batch."""
+        """Return the texts of a step's batch."""
         return self._chosen[self.plan.positions(step)]
 
     def random(self, step: int) -> np.random.Generator:
-        """The chance of a step."""
+        """Return the random generator of a step."""
         return generator(self._seed, "make", self._name, step)
 
     def lay_out_texts(self, texts: PackedTexts, positions: NDArray[np.int64]) -> TextBatch:
-        """The batch of some packed texts as they are."""
+        """Return the batch of packed texts as they are."""
         return lay_out(texts, positions, self._layout)
 
-    def lay_out(self, inputs: Sequence[MadeInput]) -> TextBatch:
-        """The batch of some inputs."""
-        lengths = np.array([len(one.tokens) for one in inputs], dtype=np.int64)
-        second = np.array([one.second for one in inputs], dtype=np.int64)
-        return lay_out_tokens(np.concatenate([one.tokens for one in inputs]), lengths, second, self._layout)
+    def lay_out(self, inputs: Sequence[PairInput]) -> TextBatch:
+        """Return the batch of some inputs."""
+        lengths = np.array([len(pair.tokens) for pair in inputs], dtype=np.int64)
+        second = np.array([pair.second for pair in inputs], dtype=np.int64)
+        return lay_out_tokens(np.concatenate([pair.tokens for pair in inputs]), lengths, second, self._layout)
 
 
 def half_of(count: int, random: np.random.Generator) -> NDArray[np.bool_]:
-    """Which of `count` inputs are to be positive: half of them, and of an odd number one more or less by chance.
+    """Return which of `count` inputs are positive: a random half of them, of odd numbers rounded up or down at random.
 
     >>> int(half_of(8, np.random.default_rng(0)).sum())
     4
@@ -159,55 +158,17 @@ def half_of(count: int, random: np.random.Generator) -> NDArray[np.bool_]:
     return random.permutation(positive)
 
 
-Made = tuple[list[MadeInput], NDArray[np.int64]]
+LabelledPairs = tuple[list[PairInput], NDArray[np.int64]]
+"""Inputs and their classes."""
 
 
-class MadePairs(ABC):
-    """Tell whether the parts of an input belong together: class 1 if so, class 0 if not."""
+class PairClassification(ABC):
+    """Predict whether two texts belong together (class 1) or not (class 0): `[CLS] first [SEP] second [SEP]`."""
 
     passes = 1
     replayable = True
-
-    def __init__(self, name: str, stream: MadeStream, *, head: str) -> None:
-        self.name, self.stream = name, stream
-        self.heads: tuple[str, ...] = self.heads_of(head)
-        self._head = head
-
-    def heads_of(self, head: str) -> tuple[str, ...]:
-        """The heads that are trained: the one for whole inputs, and others by its name."""
-        return (head,)
-
-    @abstractmethod
-    def make(self, step: int) -> Made:
-        """The inputs of a step and their classes; a pure function of seed and step."""
-
-    def batch(self, step: int) -> TextBatch:
-        """The labelled inputs of a step."""
-        return self.laid_out(*self.make(step))
-
-    def laid_out(self, inputs: list[MadeInput], answers: NDArray[np.int64]) -> TextBatch:
-        """The batch of what was made."""
-        return with_answers(self.stream.lay_out(inputs), answers, 1 / len(answers))
-
-    def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Mean cross-entropy of both classes."""
-        value = self.match_loss(network, network(batch), batch)
-        return Loss(value, {"match": value})
-
-    def match_loss(self, network: Network, hidden: Tensor, batch: TextBatch) -> Tensor:
-        """The same from what the encoder made of the tokens (N, width)."""
-        return cross_entropy(network.heads[self._head](network.pooled(hidden, batch)), batch)
-
-    def flops(self, network: Network, batch: TextBatch) -> float:
-        """Body, and the head once per input."""
-        return network.training_flops(batch, texts=batch.texts)
-
-
-class FramedPairs(MadePairs):
-    """Pairs of a packed text, or a part of one, and something beside it: `[CLS] first [SEP] second [SEP]`."""
-
-    needs: str
-    """What a text must be or have for pairs to be made of it."""
+    needs: ClassVar[str]
+    """What texts need so that pairs can be made from them, for the error message."""
 
     def __init__(
         self,
@@ -221,15 +182,47 @@ class FramedPairs(MadePairs):
         head: str,
     ) -> None:
         self.name, self._seed = name, seed
-        self._texts, self._tokenizer, self._frame = texts, tokenizer, PairTemplate.of(tokenizer)
-        self._chosen, most = self.choose(texts)
-        stream = MadeStream(name, self._chosen, most, network, needs=self.needs, batch_size=batch_size, seed=seed)
-        super().__init__(name, stream, head=head)
+        self._texts, self._tokenizer, self._template = texts, tokenizer, PairTemplate.of(tokenizer)
+        self._chosen, lengths = self.choose(texts)
+        self.stream = AlignedStream(
+            name, self._chosen, lengths, network, needs=self.needs, batch_size=batch_size, seed=seed
+        )
+        self.heads: tuple[str, ...] = self.heads_of(head)
+        self._head = head
+
+    def heads_of(self, head: str) -> tuple[str, ...]:
+        """Return the names of the trained heads: `head` for pairs, and others."""
+        return (head,)
 
     @abstractmethod
     def choose(self, texts: AlignedTexts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """What pairs can be made of: the numbers of texts, or of pieces of them, and the most tokens of a pair."""
+        """Return the texts or segments, by number, from which pairs can be made, and the most tokens of each pair."""
 
-    def framed(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> MadeInput:
-        """The input of two texts without special tokens."""
-        return MadeInput(*self._frame.join(first, second))
+    @abstractmethod
+    def make(self, step: int) -> LabelledPairs:
+        """Return the inputs of a step and their classes; a pure function of seed and step."""
+
+    def join(self, first: Tokens, second: Tokens) -> PairInput:
+        """Return the input of two texts without special tokens."""
+        return PairInput(*self._template.join(first, second))
+
+    def batch(self, step: int) -> TextBatch:
+        """Return the labelled inputs of a step."""
+        return self.lay_out(*self.make(step))
+
+    def lay_out(self, inputs: list[PairInput], classes: NDArray[np.int64]) -> TextBatch:
+        """Return the batch of inputs with their classes."""
+        return with_answers(self.stream.lay_out(inputs), classes, 1 / len(classes))
+
+    def loss(self, network: Network, batch: TextBatch) -> Loss:
+        """Return the mean cross-entropy of both classes."""
+        value = self.match_loss(network, network(batch), batch)
+        return Loss(value, {"match": value})
+
+    def match_loss(self, network: Network, hidden: Tensor, batch: TextBatch) -> Tensor:
+        """Return the mean cross-entropy of both classes from the encoder's vectors (N, hidden)."""
+        return cross_entropy(network.heads[self._head](network.pooled(hidden, batch)), batch)
+
+    def flops(self, network: Network, batch: TextBatch) -> float:
+        """Return the cost of the encoder, and of the head once per input."""
+        return network.training_flops(batch, texts=batch.texts)

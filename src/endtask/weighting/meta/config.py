@@ -9,6 +9,7 @@ from pydantic import Field
 from endtask.config.section import Fraction, PartConfig, Positive, PositiveNumber
 
 LEARNED_WEIGHTS = "learned weights"
+"""The name of the weight updates in tables of costs and of data usage."""
 
 
 class MetaConfig(PartConfig):

@@ -1,4 +1,4 @@
-"""The gradient of held-out task loss on the encoder, through a head fitted for this step alone (TARTAN, Eq. 7)."""
+"""The gradient of held-out task loss on the encoder, through a head fitted in each step (TARTAN, Eq. 7)."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ _Batches = tuple[Batch | None, Batch]
 
 
 class HeldOut(Protocol):
-    """Batches of the end task for a step, pure functions of it, and what a head reads of them."""
+    """Batches of the end task as pure functions of the step, and the features that a head reads from them."""
 
     head_task: HeadTask
 
     def fit_batch(self, step: int) -> Batch:
-        """Examples to fit the head to."""
+        """Return the examples that the head is fitted to."""
         ...
 
     def gradient_batch(self, step: int) -> Batch:
-        """Other examples, which neither the head nor, at this step, the end task's objective has seen."""
+        """Return examples that neither the head nor, at this step, an objective reads."""
         ...
 
     def features(self, network: Any, batch: Any) -> Tensor:
-        """What a task head reads: (n, H)."""
+        """Return the features that a task head reads: (n, H)."""
         ...
 
-    def own_outputs(self, network: Any, batch: Any) -> Tensor:
-        """What the end task's own head says: (n, C)."""
+    def task_outputs(self, network: Any, batch: Any) -> Tensor:
+        """Return the outputs of the end task's head: (n, C)."""
         ...
 
     def targets(self, batch: Any) -> Tensor:
-        """The right answers of the n rows."""
+        """Return the right answers of the n rows."""
         ...
 
 
 class HeldOutGradient:
-    """A `MetaGradient` over any network with an encoder: two readings of it, one of them without a backward pass.
+    """A `MetaGradient` of any network with an encoder: two forward passes and one backward pass, without dropout.
 
-    Dropout is off in both. With `head: task` the task's own head gives the loss, and nothing is fitted.
+    With `head: task` the loss is that of the task's head, and no head is fitted.
     """
 
     def __init__(
@@ -64,50 +64,50 @@ class HeldOutGradient:
     ) -> None:
         self._network, self._held_out = network, held_out
         self._settings, self._context, self._seed = settings, context, seed
-        counted = counted_weights(network.encoder, settings)
-        named = [(name, weight) for name, weight in network.encoder.named_parameters() if weight.requires_grad]
-        self._weights = {weight: name in counted for name, weight in named}  # and whether its gradient is compared
-        self.parts = tuple(_stretches([(counts, weight.numel()) for weight, counts in self._weights.items()]))
+        compared = counted_weights(network.encoder, settings)
+        trained = [(name, weight) for name, weight in network.encoder.named_parameters() if weight.requires_grad]
+        self._weights = {weight: name in compared for name, weight in trained}  # -> whether its gradient is compared
+        self.parts = tuple(_slices([(is_compared, weight.numel()) for weight, is_compared in self._weights.items()]))
         self._buffer: FlatGradient | None = None
-        # Nothing in there knows this object: its thread ends as soon as nobody holds it.
+        # The prefetcher has no reference to this object, so its thread ends when this object is freed.
         self._prefetcher = _Prefetcher(
             partial(_batches, held_out, settings.head == "task", context.pins_memory), settings.every
         )
 
     def __call__(self, step: int) -> Tensor:
-        """(P,), zeros where gradients are not compared; good until the next call."""
+        """Return the gradient (P,), zeros where gradients are not compared; the next call overwrites it."""
         if self._buffer is None:
             self._buffer = FlatGradient(list(self._weights))
-        with _reading(self._network), torch.enable_grad():
+        with _without_dropout(self._network), torch.enable_grad():
             loss = self._loss(step)
-        compared = [weight for weight, counts in self._weights.items() if counts]
-        found = dict(zip(compared, torch.autograd.grad(loss, compared, allow_unused=True), strict=True))
-        self._buffer.take([found.get(weight) for weight in self._weights])
+        compared = [weight for weight, is_compared in self._weights.items() if is_compared]
+        gradients = dict(zip(compared, torch.autograd.grad(loss, compared, allow_unused=True), strict=True))
+        self._buffer.take([gradients.get(weight) for weight in self._weights])
         return self._buffer.flat
 
     def _loss(self, step: int) -> Tensor:
         fit, batch = self._prefetcher.at(step)
-        given = batch.to(self._context.device)
-        head_task = self._held_out.head_task
+        held_out, device, head_task = self._held_out, self._context.device, self._held_out.head_task
+        batch = batch.to(device)
         if fit is None:
             with self._context.autocast():
-                outputs = self._held_out.own_outputs(self._network, given)
-            return head_task.loss(outputs.float(), self._held_out.targets(given))
-        known = fit.to(self._context.device)
+                outputs = held_out.task_outputs(self._network, batch)
+            return head_task.loss(outputs.float(), held_out.targets(batch))
+        fit = fit.to(device)
         with torch.no_grad():
-            features = self._features(known)
-        targets = self._held_out.targets(known)
-        head = fit_head(features, targets, head_task, self._settings, derive(self._seed, "meta head", step))
-        return head_task.loss(head(self._features(given)), self._held_out.targets(given))
+            features = self._features(fit)
+        head_seed = derive(self._seed, "meta head", step)
+        head = fit_head(features, held_out.targets(fit), head_task, self._settings, head_seed)
+        return head_task.loss(head(self._features(batch)), held_out.targets(batch))
 
     def _features(self, batch: Any) -> Tensor:
-        """Each reading in an autocast of its own: torch before 2.11 keeps what it cast, here without a gradient."""
+        """Return the features, in an autocast of their own: torch before 2.11 caches casts without gradients."""
         with self._context.autocast():
             return self._held_out.features(self._network, batch)
 
 
 def counted_weights(encoder: nn.Module, settings: MetaConfig) -> frozenset[str]:
-    """Names of the encoder's weights whose gradients are compared.
+    """Return the names of the encoder's weights whose gradients are compared.
 
     >>> encoder = nn.Sequential(nn.Embedding(4, 2), nn.Linear(2, 2))
     >>> sorted(counted_weights(encoder, MetaConfig()))
@@ -120,9 +120,9 @@ def counted_weights(encoder: nn.Module, settings: MetaConfig) -> frozenset[str]:
     return frozenset(name for name in names if name not in tables and not name.startswith("embeddings."))
 
 
-def _batches(held_out: HeldOut, own_head: bool, pins_memory: bool, step: int) -> _Batches:
-    """Both batches of a step, on the CPU."""
-    fit = None if own_head else held_out.fit_batch(step)
+def _batches(held_out: HeldOut, by_task_head: bool, pins_memory: bool, step: int) -> _Batches:
+    """Return both batches of a step, on the CPU; without a fitted head only the second."""
+    fit = None if by_task_head else held_out.fit_batch(step)
     batch = held_out.gradient_batch(step)
     if not pins_memory:
         return fit, batch
@@ -130,22 +130,21 @@ def _batches(held_out: HeldOut, own_head: bool, pins_memory: bool, step: int) ->
 
 
 class _Prefetcher:
-    """Makes the next batches while the device works on these."""
+    """Prepares the next batches while the device computes the current ones."""
 
     def __init__(self, make: Callable[[int], _Batches], every: int) -> None:
         self._make, self._every = make, every
-        self._maker = ThreadPoolExecutor(1, thread_name_prefix="held out")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="held out")
         self._next: tuple[int, Future[_Batches]] | None = None
 
     def at(self, step: int) -> _Batches:
-        made = self._next[1].result() if self._next is not None and self._next[0] == step else self._make(step)
-        self._next = (step + self._every, self._maker.submit(self._make, step + self._every))
-        return made
+        batches = self._next[1].result() if self._next is not None and self._next[0] == step else self._make(step)
+        self._next = (step + self._every, self._executor.submit(self._make, step + self._every))
+        return batches
 
 
 @contextmanager
-def _reading(network: nn.Module) -> Iterator[None]:
-    """Dropout off, and on again if it was."""
+def _without_dropout(network: nn.Module) -> Iterator[None]:
     training = network.training
     network.eval()
     try:
@@ -154,11 +153,11 @@ def _reading(network: nn.Module) -> Iterator[None]:
         network.train(training)
 
 
-def _stretches(weights: Sequence[tuple[bool, int]]) -> Iterator[slice]:
-    """Neighbouring weights that count, as stretches of the flat gradient."""
+def _slices(weights: Sequence[tuple[bool, int]]) -> Iterator[slice]:
+    """Yield slices of the flat gradient for runs of weights that are compared."""
     start = end = 0
-    for counted, size in weights:
-        if counted:
+    for is_compared, size in weights:
+        if is_compared:
             end += size
             continue
         if end > start:

@@ -1,4 +1,4 @@
-"""META-TARTAN as a weighting: its options, what it refuses, and the rule that it builds."""
+"""META-TARTAN as a weighting: its checks, and the rule that it builds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from endtask.task import Task
 
 _LEAST_REACH = 1.0
-"""How far a logit should get if all cosines were 1; they are about a tenth of that, a weight of .52 instead of .5."""
+"""Least movement of a logit if all cosines were 1; real ones are about 0.1, which moves a weight from 0.5 to 0.52."""
 
 
 @weightings.register("meta")
@@ -62,7 +62,7 @@ class MetaWeighting(Weighting):
         return folds_of(task.train, self.config.folds, derive(seed, "folds"), every=self.config.every, steps=steps)
 
     def on_sample(self, task: Task, section: WeightingSettings) -> WeightingSettings:
-        """Return the same with folds instead of dev; `equal` where train cannot be cut."""
+        """Return the settings with folds instead of dev; `equal` where train cannot be cut."""
         from endtask.config.training import WeightingSettings
 
         if groups_in(task.train) < 2:
@@ -83,11 +83,11 @@ class MetaWeighting(Weighting):
 
     def warnings(self, task: Task, settings: Settings) -> Iterator[str]:
         """Warn where fewer rows are held out than the gradient is computed from."""
-        wanted_size, folds = self.config.gradient_batch, self.folds(task, settings.pretrain_seed)
+        size, folds = self.config.gradient_batch, self.folds(task, settings.pretrain_seed)
         rows = len(task.splits.get("dev", ())) if folds is None else smallest_part(folds)
-        if rows >= wanted_size:
+        if rows >= size:
             return
-        fewer = f"{rows} {'row' if rows == 1 else 'rows'}, fewer than pretrain.weighting.gradient_batch ({wanted_size})"
+        fewer = f"{rows} {'row' if rows == 1 else 'rows'}, fewer than pretrain.weighting.gradient_batch ({size})"
         if folds is None:
             yield f"dev, whose loss sets the learned weights, has {fewer}; {SPLIT_KEY}=folds uses parts of train"
         else:
@@ -106,7 +106,7 @@ class MetaWeighting(Weighting):
         yield DataUse(LEARNED_WEIGHTS, "which objectives help", "the task's texts", split, True)
 
     def unused_settings(self, settings: Settings) -> Iterator[str]:
-        """Yield options for a choice that was not made, and a learning rate that changes nothing."""
+        """Yield options that the other options make useless, and a learning rate that hardly changes the weights."""
         changed = [key for key, value in self.config if value != type(self.config).model_fields[key].default]
         for key in changed:
             if key == "fit_batch" and self.config.head == "task":

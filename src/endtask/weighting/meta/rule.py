@@ -26,38 +26,38 @@ from endtask.weighting.meta.config import LEARNED_WEIGHTS, MetaConfig
 from endtask.weighting.meta.gradient import HeldOutGradient
 from endtask.weighting.meta.head import Classes, HeadTask, LabelSets, Scores
 
-_SMALLEST = 1e-30
+_EPSILON = 1e-30
 
 
 class MetaGradient(Protocol):
-    """The gradient of held-out task loss on the encoder, through a head of its own."""
+    """The gradient of held-out task loss on the encoder, through a separate head."""
 
     @property
     def parts(self) -> Sequence[slice]:
-        """The stretches of the encoder's P weights whose gradients are compared."""
+        """The slices of the encoder's P weights whose gradients are compared."""
         ...
 
     def __call__(self, step: int) -> Tensor:
-        """(P,) in the order of `encoder.parameters()`; zeros are allowed outside of `parts`."""
+        """Return the gradient (P,) in the order of `encoder.parameters()`; outside of `parts` it may be zero."""
         ...
 
 
 class Meta(Rule):
-    """softmax(logits), with logits that move by eta times the cosine of an objective's gradient and the held-out one.
+    """Weights softmax(logits); a logit moves by eta times the cosine of its objective's gradient and the held-out one.
 
-    All objectives run at every step. The weights start equal (TARTAN, Algorithm 1) or in proportion to `start`, and as
-    there a step is weighed by the logits that its own gradients have moved. A `floor` keeps weights above that share of
-    what they start with.
+    All objectives run at every step. The weights start equal (TARTAN, Algorithm 1) or in proportion to `start`. As in
+    the algorithm, the gradients of a step first move the logits that weigh this step. With a `floor`, weights stay
+    above that share of their initial values.
 
-    All numbers stay on the device. The loop hands over gradients at every step, for heads learn by unweighted losses;
-    that costs some reading and writing of memory, and every M-th step alone pays for the held-out gradient.
+    All numbers stay on the device. The loop passes gradients at every step, since heads learn from unweighted losses;
+    only every M-th step computes the held-out gradient.
 
-    >>> class Given:
+    >>> class Constant:
     ...     parts = (slice(0, 2),)
     ...     def __call__(self, step):
     ...         return torch.tensor([2.0, 0.0])
     >>> settings = MetaConfig(every=1, floor=0)
-    >>> rule = Meta(["task", "mlm"], Given(), settings=settings, device=torch.device("cpu"))
+    >>> rule = Meta(["task", "mlm"], Constant(), settings=settings, device=torch.device("cpu"))
     >>> weights = rule.weigh(0, {"task": torch.tensor([1.0, 0.0]), "mlm": torch.tensor([0.0, 1.0])})
     >>> rule.after_step(0, torch.tensor(False))
     >>> {name: round(weight.item(), 4) for name, weight in weights.items()}
@@ -79,23 +79,23 @@ class Meta(Rule):
         if start is not None and (len(start) != count or min(start) <= 0):
             raise ValueError(f"{count} objectives need as many weights above 0 to start from, got {list(start)}")
         self._names, self._gradient, self._settings = tuple(objectives), gradient, settings
-        given = torch.tensor(start or [1.0] * count, dtype=torch.float64)
-        self._smallest = (settings.floor * given / given.sum()).float().to(device)
-        self._logits = (1.0 / count + (given / given.mean()).log()).float().to(device)
+        initial = torch.tensor(start or [1.0] * count, dtype=torch.float64)
+        self._floors = (settings.floor * initial / initial.sum()).float().to(device)
+        self._logits = (1.0 / count + (initial / initial.mean()).log()).float().to(device)
         self._next_logits = self._logits
         self._cosines = self._not_measured()
 
     def schedule(self, step: int) -> tuple[ScheduledObjective, ...]:
-        """All objectives; the weights given here are never used."""
+        """Return all objectives; `weigh` replaces these weights."""
         return tuple(ScheduledObjective(name, 1.0 / len(self._names), step) for name in self._names)
 
     def sees_gradients(self, step: int) -> bool:
-        """Always: heads learn by unweighted losses."""
+        """Return True: heads learn from unweighted losses."""
         return True
 
     @torch.no_grad()
     def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """The weights of all objectives, by logits that count from now on unless the step is skipped."""
+        """Return the weights of all objectives by the moved logits, which `after_step` stores."""
         self._next_logits, self._cosines = self._logits, self._not_measured()
         if step % self._settings.every == 0:
             held_out = self._gradient(step)
@@ -107,23 +107,23 @@ class Meta(Rule):
 
     @torch.no_grad()
     def after_step(self, step: int, skipped: Tensor) -> None:
-        """Keep what `weigh` found, or forget it with a skipped step."""
+        """Store the logits and cosines of `weigh`, unless the step was skipped."""
         self._logits = torch.where(skipped, self._logits, self._next_logits)
         self._cosines = torch.where(skipped, self._not_measured(), self._cosines)
 
     def values(self) -> dict[str, Tensor]:
-        """Weight and cosine of every objective; a cosine that the last step did not measure is not a number."""
+        """Return weight and cosine of every objective; a cosine that the last step did not measure is NaN."""
         weights = self._weights(self._logits)
         return {f"weight/{name}": weights[index] for index, name in enumerate(self._names)} | {
             f"cosine/{name}": self._cosines[index] for index, name in enumerate(self._names)
         }
 
     def state(self) -> dict[str, Tensor]:
-        """The logits."""
+        """Return the logits."""
         return {"logits": self._logits}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state` gave; the objectives must be as many as they were."""
+        """Restore the logits of `state`; the number of objectives must be the same."""
         if state.keys() != {"logits"} or state["logits"].shape != self._logits.shape:
             raise ValueError(f"{len(self._names)} learned weights do not fit into a state of {sorted(state)}")
         self._logits = state["logits"].to(self._logits.device, copy=True)
@@ -133,22 +133,22 @@ class Meta(Rule):
         return torch.full_like(self._logits, torch.nan)
 
     def _cosine(self, held_out: Tensor, gradient: Tensor) -> Tensor:
-        pairs = [(held_out[part], gradient[part]) for part in self._gradient.parts]
-        product = torch.stack([torch.dot(one, other) for one, other in pairs]).sum()
-        squares = [torch.stack([torch.dot(side, side) for side in sides]).sum() for sides in zip(*pairs, strict=True)]
-        return product / (squares[0].sqrt() * squares[1].sqrt()).clamp(min=_SMALLEST)
+        def dot(left: Tensor, right: Tensor) -> Tensor:
+            return torch.stack([torch.dot(left[part], right[part]) for part in self._gradient.parts]).sum()
+
+        lengths = dot(held_out, held_out).sqrt() * dot(gradient, gradient).sqrt()
+        return dot(held_out, gradient) / lengths.clamp(min=_EPSILON)
 
     def _weights(self, logits: Tensor) -> Tensor:
-        """All weights, the floor included; they add up to one."""
-        return self._smallest + (1.0 - self._settings.floor) * logits.softmax(0)
+        """Return the weights with their floors; they add up to one."""
+        return self._floors + (1.0 - self._settings.floor) * logits.softmax(0)
 
 
 class TextHeldOut:
-    """A `HeldOut` of texts: the head is fitted to some of the first objective's, held out are some of the other's.
+    """A `HeldOut` of texts: the head is fitted to texts of the objective `fit`; the others are held out.
 
-    With folds both read the same texts, and at each step only one of them reads those of the part held out. The
-    objectives say which texts there are, how they are laid out and what the right answers are; their own batches are
-    not read.
+    With folds both objectives have the same texts, and the part that is held out at a step is left out of `fit`. The
+    objectives give texts, layout and right answers; their own batches are not read.
     """
 
     def __init__(
@@ -165,42 +165,42 @@ class TextHeldOut:
         self._fit, self._held_out, self._folds, self._settings = fit, held_out, folds, settings
 
     def fit_batch(self, step: int) -> TextBatch:
-        """Texts to fit a head to, none of them held out."""
+        """Return texts to fit a head to, none of which is held out."""
         allowed = None if self._folds is None else ~self._folds.held_out(step)
-        return _drawn(self._fit, self._settings.fit_batch, allowed, generator(self._seed, "meta fit", step))
+        return _draw(self._fit, self._settings.fit_batch, allowed, generator(self._seed, "meta fit", step))
 
     def gradient_batch(self, step: int) -> TextBatch:
-        """Texts that are held out."""
+        """Return texts that are held out."""
         allowed = None if self._folds is None else self._folds.held_out(step)
         random = generator(self._seed, "meta gradient", step)
-        return _drawn(self._held_out, self._settings.gradient_batch, allowed, random)
+        return _draw(self._held_out, self._settings.gradient_batch, allowed, random)
 
     def features(self, network: Network, batch: TextBatch) -> Tensor:
-        """The vectors that the task's head reads: of each text, of tags of each token."""
+        """Return the vectors that the task's head reads: one per text, or per token for tags."""
         hidden: Tensor = network(batch)
         if network.task_type.per_token:
             return hidden
         return network.pooled(hidden, batch, self._head)
 
-    def own_outputs(self, network: Network, batch: TextBatch) -> Tensor:
-        """What the task's head says of each text or token."""
+    def task_outputs(self, network: Network, batch: TextBatch) -> Tensor:
+        """Return the logits of the task's head for each text or token."""
         return network.task_logits(network(batch), batch, self._head)
 
     def targets(self, batch: TextBatch) -> Tensor:
-        """The right answers; those of padding, and classes that train does not have, do not count."""
+        """Return the right answers; padding, and classes that train does not have, are ignored."""
         assert batch.labels is not None
         assert batch.weights is not None
-        counts = batch.weights > 0
+        counted = batch.weights > 0
         if isinstance(self.head_task, Classes):
-            counts = counts & (batch.labels < self.head_task.outputs)
-        shape = counts.view(-1, *[1] * (batch.labels.ndim - 1))
-        return torch.where(shape, batch.labels, torch.full_like(batch.labels, self.head_task.nothing))
+            counted = counted & (batch.labels < self.head_task.outputs)
+        counted = counted.view(-1, *[1] * (batch.labels.ndim - 1))
+        return torch.where(counted, batch.labels, torch.full_like(batch.labels, self.head_task.ignored))
 
 
-def _drawn(
+def _draw(
     source: TaskObjective, size: int, allowed: NDArray[np.bool_] | None, random: np.random.Generator
 ) -> TextBatch:
-    """A batch of texts of the examples allowed; all of them where they are fewer."""
+    """Return a batch of random texts of the allowed examples; all of these texts if they are fewer than `size`."""
     stream = source.stream
     allowed_texts = np.arange(len(stream.texts)) if allowed is None else np.flatnonzero(allowed[stream.texts.examples])
     positions = stream.fitting(random.choice(allowed_texts, min(size, len(allowed_texts)), replace=False))
@@ -208,7 +208,7 @@ def _drawn(
 
 
 _SAMPLED_BATCHES = 4
-_FORWARD = 1 / 3  # of the cost of training on as much
+_FORWARD = 1 / 3  # cost of a forward pass, as a share of that of a training step
 
 
 def held_out_cost(run: WeightingContext, config: MetaConfig) -> ExtraCost:
@@ -216,14 +216,14 @@ def held_out_cost(run: WeightingContext, config: MetaConfig) -> ExtraCost:
     train = PackedTexts(run.packed / "task")
     if config.split == "dev":
         validation = PackedTexts(run.packed / "dev")
-        held_out, rest = len(validation), len(train)
+        held_out, remaining = len(validation), len(train)
     else:
         validation, held_out = train, max(1, len(train) // min(config.folds, groups_in(run.task.train)))
-        rest = max(1, len(train) - held_out)
+        remaining = max(1, len(train) - held_out)
     tokens, flops = _pass_cost(run.network, validation, min(config.gradient_batch, held_out))
     if config.head == "task":
         return ExtraCost(LEARNED_WEIGHTS, config.every, tokens, tokens, flops)
-    fit_tokens, fit_flops = _pass_cost(run.network, train, min(config.fit_batch, rest))
+    fit_tokens, fit_flops = _pass_cost(run.network, train, min(config.fit_batch, remaining))
     return ExtraCost(
         LEARNED_WEIGHTS,
         config.every,
@@ -234,13 +234,13 @@ def held_out_cost(run: WeightingContext, config: MetaConfig) -> ExtraCost:
 
 
 def _pass_cost(network: Network, packed: PackedTexts, texts: int) -> tuple[float, float]:
-    """Return tokens and matrix products of training on so many texts."""
+    """Return tokens and FLOPs of training on so many texts."""
     size = BatchSize.parse(texts)
     stream = TextStream("meta cost", packed, network, batch_size=size, seed=0)
     batches = [stream.batch(number) for number in range(_SAMPLED_BATCHES)]
-    read = sum(batch.texts for batch in batches)
+    sampled = sum(batch.texts for batch in batches)
     flops = sum(network.training_flops(batch, texts=batch.texts) for batch in batches)
-    return size.amount * float(packed.lengths.mean()), size.amount * flops / read
+    return size.amount * float(packed.lengths.mean()), size.amount * flops / sampled
 
 
 def meta_rule(run: WeightingContext, config: MetaConfig, folds: Folds | None) -> Meta:
@@ -276,7 +276,7 @@ HEAD_TASKS: dict[str, Callable[[int], HeadTask]] = {
     "label_sets": LabelSets,
     "numbers": lambda _: Scores(),
 }
-"""What a head learns, by the form of a task's answers."""
+"""What a head predicts, by the form of a task's answers."""
 
 
 def head_task_of(task: Task) -> HeadTask:
