@@ -38,9 +38,9 @@ def test_requests_that_make_no_sense(finished_run: Path, tmp_path: Path, command
     source = tmp_path / "labels.json"
     source.write_text('{"soup": 1}')
     for words, said in (
-        (["--file", source], "neither rows nor lines of text, so nothing was predicted"),
+        (["--file", source], "labels.json: no column 'text'"),
         ([source], "is a file, not a text (--file"),
-        ([source, "--to", tmp_path / "out.csv"], "neither rows nor lines"),
+        ([source, "--to", tmp_path / "out.csv"], "labels.json: no column 'text'"),
         (["a", "b", "--to", tmp_path / "out.csv"], "--to writes the predictions for one file"),
         ([source, "--to", tmp_path / "out.xls"], "unknown kind of file"),
         (["text", "--device", "tpu"], "unknown device 'tpu'"),

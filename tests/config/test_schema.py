@@ -50,7 +50,7 @@ def test_resolved_settings_fit(validator: jsonschema.Draft202012Validator, name:
 
 GOOD: list[dict[str, Any]] = [
     {"preset": "laptop", "budget": "10min"},
-    {"select": "dsir"},
+    {"select": "dsir", "budget": 90},
     {"select": {"name": "fusion", "selectors": ["dsir", {"name": "best_rank"}]}},
     {"pretrain": {"objectives": {"task": {"rho2": 3}}, "weighting": "equal"}},
     {"pretrain": {"batch_size": "32ktok"}, "finetune": {"batch_size": 16, "learning_rate": [1e-4, 3e-4]}},
@@ -59,7 +59,8 @@ BAD: list[dict[str, Any]] = [
     {"pretrain": {"learnin_rate": 1}},
     {"select": {"name": "dsri"}},
     {"select": {"name": "dsir", "epochs": 3}},
-    {"budget": 5},
+    {"budget": True},
+    {"budget": "much"},
     {"finetune": {"epochs": 0}},
     {"model": {"architecture": "lean", "dropout": 1.5}},
 ]

@@ -108,12 +108,21 @@ def test_words_of_a_tagger(tmp_path: Path) -> None:
     assert [found.text for found in file_texts(source, predictor, tmp_path)] == [["a", "b"]]
 
 
-@pytest.mark.parametrize("name", ["labels.json", "a.pdf", "a.html", "a.yaml", "a.json.gz"])
+@pytest.mark.parametrize("name", ["a.pdf", "a.html", "a.yaml", "a.docx", "a.xml.gz"])
 def test_files_that_are_neither_rows_nor_lines_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text('[{"text": "a"}]')
     predictor, made = stub()
     with pytest.raises(InputError, match="neither rows nor lines of text, so nothing was predicted"):
         list(file_texts(tmp_path / name, predictor, tmp_path))
+    assert made.batches == []
+
+
+@pytest.mark.parametrize("content", ['{"soup": 1}', '"soup bread"', '["soup", "bread"]', "soup"])
+def test_a_json_document_is_never_one_text(tmp_path: Path, content: str) -> None:
+    (tmp_path / "labels.json").write_text(content)
+    predictor, made = stub()
+    with pytest.raises(InputError, match=r"labels\.json"):
+        list(file_texts(tmp_path / "labels.json", predictor, tmp_path))
     assert made.batches == []
 
 

@@ -63,8 +63,8 @@ class FromText:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: core_schema.CoreSchema, handler: Any) -> dict[str, Any]:
-        """Return what editors check: a text with a unit."""
-        return {"type": "string", "pattern": r"^\s*([0-9]|all)"}
+        """Return what editors check: a text with a unit, or a whole number."""
+        return {"anyOf": [{"type": "string", "pattern": r"^\s*([0-9]|all)"}, {"type": "integer", "minimum": 1}]}
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
