@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from endtask.config import CorpusSettings, SourceSettings
 from endtask.corpus import Corpus
-from endtask.corpus.formats import base
+from endtask.corpus.reading import source_contents
 from endtask.errors import InputError
 from endtask.records import Document
+from endtask.registry import load_plugin
 
 FILES = [HealthCheck.function_scoped_fixture]
 
@@ -67,8 +68,6 @@ def test_markdown(tmp_path: Path, content: str, text: str, title: str | None) ->
 
 
 def test_the_fingerprint_of_markdown_without_front_matter_is_that_of_its_content(tmp_path: Path) -> None:
-    from endtask.corpus.reading import source_contents
-
     plain, front = write(tmp_path / "a.md", "Text."), write(tmp_path / "b.md", "---\na: 1\n---\nText.")
     contents = [source_contents(corpus_of(path).sources[0])["files"][0] for path in (plain, front)]
     assert [len(parts) for parts in contents] == [3, 4]
@@ -373,14 +372,12 @@ def test_only_the_first_messages_are_stored(tmp_path: Path) -> None:
     assert line.endswith("; ...")
 
 
-def test_another_format_can_be_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Upper(base.DocumentFormat):
-        suffixes = (".upper",)
-
-        def documents(self, path: Any, options: base.DocumentOptions) -> Any:
-            yield base.FileDocument("", (path.read_text().lower(),))
-
-    base.document_formats.names()
-    monkeypatch.setattr(base.document_formats, "_parts", dict(base.document_formats._parts))
-    base.document_formats.register("upper")(Upper)
-    assert texts(write(tmp_path / "a.upper", "LOUD")) == {"a/a.upper": "loud"}
+def test_the_format_of_the_documentation_is_a_plugin(tmp_path: Path, repository: Path) -> None:
+    page = (repository / "docs" / "reference" / "corpora.md").read_text(encoding="utf-8")
+    film = write(tmp_path / "film.srt", "1\n00:01 --> 00:02\nHello.\n\n2\n00:03 --> 00:04\nGoodbye.\n")
+    with pytest.raises(InputError, match=r"film\.srt: unknown kind of file"):
+        corpus_of(film)
+    plugin = write(tmp_path / "plugin.py", page.partition("```python\n")[2].partition("```")[0])
+    load_plugin(plugin)
+    assert texts(film) == {"film/film.srt": "Hello.\nGoodbye."}
+    assert len(source_contents(corpus_of(film).sources[0])["files"][0]) == 4, "the digest of the plug-in counts"

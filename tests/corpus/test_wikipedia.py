@@ -105,6 +105,7 @@ def test_every_kind_of_dump_is_read_the_same(tmp_path: Path, name: str, content:
     assert len(plainly(plain)) == sum(page.namespace == 0 and not page.redirect for page in PAGES)
 
 
+@pytest.mark.slow
 def test_several_processes_read_the_same(tmp_path: Path) -> None:
     path = tmp_path / "wiki.xml.bz2"
     path.write_bytes(official(PAGES))

@@ -243,6 +243,12 @@ def test_files_that_are_not_read_are_named(tmp_path: Path) -> None:
     assert task.notes == (note,)
 
 
+def test_the_encoding_of_a_byte_order_mark_is_noted(tmp_path: Path) -> None:
+    rows = "text,label\n" + "".join(f"text {number},{'ab'[number % 2]}\n" for number in range(20))
+    task = Task.read(write(tmp_path / "t.csv", rows.encode("utf-16")))
+    assert task.notes[0] == "t.csv was read as UTF-16"
+
+
 def test_guesses_are_noted(tmp_path: Path) -> None:
     rows = "".join(f"schön {number};{'ab'[number % 2]}\n" for number in range(20))
     task = Task.read(write(tmp_path / "t.csv", f"text;label\n{rows}".encode("cp1252")))

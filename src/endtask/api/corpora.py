@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.api.tables import is_column, is_frame, is_instance, rows_of
+from endtask.corpus.cloud import is_address
 from endtask.corpus.files import format_of
 from endtask.corpus.sources import DOCSTRINGS, HUB_PREFIX, has_matches, parse_source
 from endtask.errors import InputError
@@ -38,7 +39,7 @@ def source_settings(corpus: Any) -> list[dict[str, str]] | None:
 
 def _exists(entry: str) -> bool:
     """Return whether an entry of a list names a source of text on this computer or the hub."""
-    if entry == DOCSTRINGS or (entry.startswith(HUB_PREFIX) and not any(map(str.isspace, entry))):
+    if entry == DOCSTRINGS or is_address(entry) or (entry.startswith(HUB_PREFIX) and not any(map(str.isspace, entry))):
         return True
     if len(entry) > _LONGEST_PATH or "\n" in entry:
         return False

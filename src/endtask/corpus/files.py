@@ -11,6 +11,7 @@ from endtask.errors import InputError
 from endtask.io.input_files import InputFile, Unskippable, stop
 from endtask.io.rows.base import RowFormat
 from endtask.io.tables import all_row_formats, known_suffixes, row_format, rows_of
+from endtask.registry import code_digest
 
 _SKIP_HINT = "corpus.on_error=skip leaves it out"
 
@@ -40,9 +41,10 @@ def is_one_document(path: InputFile) -> bool:
 
 
 def version_of(path: InputFile) -> str | None:
-    """Return what the documents of a file depend on in addition to it; None for nothing."""
-    found = document_format(path)
-    return found.version(path) if found else None
+    """Return what the documents of a file depend on in addition to it, such as a plug-in's code; None for nothing."""
+    found = format_of(path)
+    version = found.version(path) if isinstance(found, DocumentFormat) else None
+    return ", ".join(filter(None, (version, code_digest(type(found))))) or None
 
 
 def unread_members(path: InputFile) -> list[str]:

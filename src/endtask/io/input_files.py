@@ -20,11 +20,12 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ArchiveMember:
-    """A file inside an archive; readers open it like a file on disk."""
+    """A file inside an archive; readers open it like a file on disk. `stored_size` is its size in the archive."""
 
     archive: Path
     inner: str
     size: int
+    stored_size: int
     opener: Callable[[], Any] = field(compare=False)
 
     @property

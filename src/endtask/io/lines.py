@@ -96,7 +96,9 @@ def guess_encoding(path: InputFile, options: ReadOptions) -> str | None:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with open_bytes(path) as file:
         try:
-            if _marked_encoding(file) is not None:
+            if marked := _marked_encoding(file):
+                if options.note:
+                    options.note(f"{path.name} was read as {marked.upper()}")
                 return None
             while chunk := file.read(_CHUNK):
                 decoder.decode(chunk)

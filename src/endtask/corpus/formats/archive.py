@@ -14,6 +14,7 @@ from endtask.corpus.files import documents_of, is_readable, version_of
 from endtask.corpus.formats.base import DocumentFormat, DocumentOptions, FileDocument, document_formats
 from endtask.errors import InputError
 from endtask.io.compression import READ_FAILURES, bare_suffix, read_failure
+from endtask.io.digests import file_size
 from endtask.io.input_files import ArchiveMember, InputFile
 
 _ENCRYPTED = 1  # flag of a member
@@ -42,11 +43,12 @@ class Zip(DocumentFormat):
 
     def documents(self, path: InputFile, options: DocumentOptions) -> Iterator[FileDocument]:
         """Yield the documents of the members, by name."""
+        progress = options.progress or (lambda count: None)
         with _members(path) as (members, _):
             for member in members:
                 yield from _documents_in(member, options)
-        if options.progress:
-            options.progress(Path(str(path)).stat().st_size)
+                progress(member.stored_size)
+        progress(max(0, file_size(Path(str(path))) - sum(member.stored_size for member in members)))
 
 
 def _documents_in(member: ArchiveMember, options: DocumentOptions) -> Iterator[FileDocument]:
@@ -64,10 +66,14 @@ def _members(path: InputFile) -> Iterator[tuple[list[ArchiveMember], list[str]]]
         raise read_failure(error, path) from None
     with archive:
         infos = sorted((info for info in archive.infolist() if not _is_hidden(info)), key=lambda info: info.filename)
-        members = [ArchiveMember(path, info.filename, info.file_size, partial(_open, archive, info)) for info in infos]
+        members = [_member(path, archive, info) for info in infos]
         readable = [member for member in members if bare_suffix(member) not in Zip.suffixes and is_readable(member)]
         names = {member.inner for member in readable}
         yield readable, [member.inner for member in members if member.inner not in names]
+
+
+def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> ArchiveMember:
+    return ArchiveMember(path, info.filename, info.file_size, info.compress_size, partial(_open, archive, info))
 
 
 def _is_hidden(info: zipfile.ZipInfo) -> bool:

@@ -165,17 +165,17 @@ def _without_marks(text: str) -> tuple[str, Links]:
     """
     parts: list[str] = []
     links: list[tuple[int, int]] = []
-    length, start = 0, -1
+    length = start = 0
+    first: int | None = None  # the number of parts before the link
     for part in re.split(f"([{_START}{_END}])", text):
         if part == _START:
-            start = length
-        elif part == _END:
-            inside = "".join(parts)[start:length] if start >= 0 else ""
-            first, last = start + len(inside) - len(inside.lstrip()), length - len(inside) + len(inside.rstrip())
-            if start >= 0 and first < last:
-                links.append((first, last))
-            start = -1
-        else:
+            start, first = length, len(parts)
+        elif part == _END and first is not None:
+            inside = "".join(parts[first:])
+            if inside.strip():
+                links.append((start + len(inside) - len(inside.lstrip()), start + len(inside.rstrip())))
+            first = None
+        elif part != _END:
             parts.append(part)
             length += len(part)
     return "".join(parts), tuple(links)
