@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,12 @@ def read_results(name: str, folder: Path = RESULTS) -> Results:
         return Results.model_validate_json(text)
     except ValidationError as error:
         raise _explain(error, path) from None
+
+
+def fact_lines(results: Results, sentences: Mapping[str, str]) -> list[str]:
+    """Return the sentences of a page as a list, filled with the numbers of the summary; skip those without a number."""
+    values = ((sentence, results.summary.get(name)) for name, sentence in sentences.items())
+    return [f"- {sentence.format(value)}" for sentence, value in values if isinstance(value, int | float)]
 
 
 def this_machine() -> Machine:

@@ -62,16 +62,8 @@ def device_context_of(case: Case) -> DeviceContext:
 
 def network_of(case: Case, setup: Setup, context: DeviceContext) -> Network:
     """Return the network of a case with random weights, on its device, not compiled."""
-    size, tokenizer = SIZES[case.size], setup.tokenizer()
-    width = size.gated_width if case.network == "lean" else 4 * size.hidden
-    settings = ModelSettings(
-        architecture=case.network,
-        pooling=case.pooling,
-        hidden_size=size.hidden,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        intermediate_size=width,
-    )
+    tokenizer, dimensions = setup.tokenizer(), SIZES[case.size].dimensions(gated=case.network == "lean")
+    settings = ModelSettings(architecture=case.network, pooling=case.pooling, **dimensions)
     special = {"pad": tokenizer.pad_token_id, "cls": tokenizer.cls_token_id, "sep": tokenizer.sep_token_id}
     labels = tuple(str(number) for number in range(int(setup.labels.max()) + 1))
     network = build_network(settings, vocabulary=len(tokenizer), special_ids=special, labels=labels, seed=SEED)

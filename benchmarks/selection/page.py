@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from benchmarks.job import finished, ratio
-from benchmarks.results_file import Results
+from benchmarks.results_file import Results, fact_lines
 from benchmarks.selection.cases import (
     AGREEMENT,
     ENDTASK,
@@ -108,7 +108,7 @@ def selection_table(results: Results) -> str:
     targets = max(count for row in results.rows if isinstance(count := row.get("targets", 0), int))
     where = f"one {results.machine.gpu or results.machine.cpu}, {results.date}"
     how = f"About 110 M parameters, candidates of 128 tokens, {targets:,} targets, `last`, all in one run on {where}"
-    return "\n".join([*table, "", f"{how}; `{results.command}`.", "", *_facts(results), ""])
+    return "\n".join([*table, "", f"{how}; `{results.command}`.", "", *fact_lines(results, _SENTENCES), ""])
 
 
 def _best_rows(results: Results) -> list[_Row]:
@@ -136,11 +136,3 @@ def _line(row: _Row) -> str:
     head = ", mean" if row["pooling"] == "mean" else ""
     cells = [names[row["engine"]], f"{row['network']}{head}", unit, row["precision"], str(row["batch"])]
     return f"| {' | '.join(cells)} | {row['candidates_per_second']:,.0f} |"
-
-
-def _facts(results: Results) -> list[str]:
-    return [
-        f"- {sentence.format(value)}"
-        for name, sentence in _SENTENCES.items()
-        if isinstance(value := results.summary.get(name), int | float)
-    ]

@@ -36,6 +36,15 @@ class Size:
     steps_factor: int = 1
     """Steps of small models are short, so more of them are timed."""
 
+    def dimensions(self, *, gated: bool) -> dict[str, Any]:
+        """Return the sizes as Hugging Face's configurations and `ModelSettings` name them."""
+        return {
+            "hidden_size": self.hidden,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "intermediate_size": self.gated_width if gated else 4 * self.hidden,
+        }
+
 
 SIZES = {
     "110m": Size(768, 12, 12, 2048),

@@ -69,13 +69,7 @@ def _phase(case: Case, setup: Setup) -> Phase:
 
 
 def _settings(case: Case) -> Settings:
-    size = SIZES[case.size]
-    model = ModelSettings(
-        hidden_size=size.hidden,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        intermediate_size=size.gated_width,
-    )
+    model = ModelSettings(**SIZES[case.size].dimensions(gated=True))
     batch = str(case.rows) if case.text == "full" else f"{case.rows * LENGTH}tok"
     train_settings = PretrainSettings(
         batch_size=BatchSize.parse(batch),

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.job import finished, ratio
-from benchmarks.results_file import Results
+from benchmarks.results_file import Results, fact_lines
 from benchmarks.training.cases import COMPILED, ENDTASK, MATMUL, REFERENCE, SMALL_VOCABULARY, TRAINER, VOCABULARY, Row
 from endtask.reporting.plots import BarGroup, bar_chart, picture
 
@@ -125,7 +125,7 @@ def training_table(results: Results) -> str:
     rows = next(row["rows"] for row in results.rows if row["device"] == "cuda")
     machine = f"{results.machine.gpu}, {results.date}"
     how = f"Batches of {rows} x 128 tokens, 15% masked, vocabulary 30,522, all in one run on one {machine}"
-    return "\n".join([*table, "", f"{how}; `{results.command}`.", "", *_facts(results), ""])
+    return "\n".join([*table, "", f"{how}; `{results.command}`.", "", *fact_lines(results, _SENTENCES), ""])
 
 
 def replay_table(results: Results) -> str:
@@ -153,14 +153,6 @@ def training_picture(results: Results) -> str:
     engines = [name.replace("`", "") for name in NAMES.values()]
     chart = bar_chart(groups, engines, title="Real tokens per second, 110 M parameters")
     return picture("Thousand real tokens per second, 110 M parameters: endtask against its peers", [chart])
-
-
-def _facts(results: Results) -> list[str]:
-    return [
-        f"- {sentence.format(value)}"
-        for name, sentence in _SENTENCES.items()
-        if isinstance(value := results.summary.get(name), int | float)
-    ]
 
 
 def _speed(results: Results, engine: str, size: str, text: str) -> float | None:

@@ -17,17 +17,9 @@ def bert_masked_lm(case: Case, attention: Literal["sdpa", "eager"]) -> Any:
     """Return BERT in the size of a case."""
     from transformers import BertConfig, BertForMaskedLM, set_seed
 
-    size = SIZES[case.size]
     set_seed(0)
-    config = BertConfig(
-        vocab_size=case.vocabulary,
-        hidden_size=size.hidden,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        intermediate_size=4 * size.hidden,
-        attn_implementation=attention,
-    )
-    model = BertForMaskedLM(config)
+    dimensions = SIZES[case.size].dimensions(gated=False)
+    model = BertForMaskedLM(BertConfig(vocab_size=case.vocabulary, attn_implementation=attention, **dimensions))
     if model.config._attn_implementation != attention:
         raise RuntimeError(f"requested {attention} attention, got {model.config._attn_implementation}")
     return model

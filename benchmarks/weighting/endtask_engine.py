@@ -171,13 +171,7 @@ def _stream(name: str, rows: int, case: Case, network: Network, setup: Setup, *,
 
 
 def _settings(case: Case) -> Settings:
-    size = SIZES[case.size]
-    model = ModelSettings(
-        hidden_size=size.hidden,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        intermediate_size=size.gated_width,
-    )
+    model = ModelSettings(**SIZES[case.size].dimensions(gated=True))
     batch = BatchSize.parse(str(case.rows))
     train_settings = PretrainSettings(batch_size=batch, max_length=LENGTH, learning_rate=LEARNING_RATE)
     return Settings(device=case.device, seed=SEED, model=model, pretrain=train_settings)

@@ -20,7 +20,7 @@ class InputError(Exception):
         self,
         message: str,
         *,
-        path: str | Path | None = None,
+        path: object = None,
         row: int | None = None,
         key: str | None = None,
         hint: str | None = None,

@@ -157,4 +157,8 @@ metrics: Registry[Any] = Registry("metric", "endtask.evaluation.metrics")
 task_types: Registry[Any] = Registry("task type", "endtask.task_types")
 """The kinds of parts. They are defined here, below everything else, so that the settings can use them."""
 
-REGISTRIES = (selectors, objectives, weightings, encoders, metrics, task_types)
+row_formats: Registry[Any] = Registry("row format", "endtask.io.rows")
+document_formats: Registry[Any] = Registry("document format", "endtask.corpus.formats")
+"""File formats, which readers find by suffix and content: tables of rows, and files of documents."""
+
+REGISTRIES = (selectors, objectives, weightings, encoders, metrics, task_types, row_formats, document_formats)

@@ -228,15 +228,15 @@ class _Hub:
     is_public = False
     uploaded: dict[str, bytes]
 
-    def create_repo(self, name: str, *, private: bool, exist_ok: bool) -> str:
+    def create_repo(self, name: str, *, private: bool, exist_ok: bool, repo_type: str) -> str:
         self.created = (name, private, exist_ok)
         return f"https://hub/{name}"
 
-    def model_info(self, name: str) -> Any:
+    def repo_info(self, name: str, *, repo_type: str) -> Any:
         return type("Info", (), {"private": not self.is_public})
 
-    def upload_folder(self, *, repo_id: str, folder_path: Path, commit_message: str) -> None:
-        self.uploaded = {path.name: path.read_bytes() for path in folder_path.rglob("*") if path.is_file()}
+    def upload_folder(self, *, folder_path: str, **_: Any) -> None:
+        self.uploaded = {path.name: path.read_bytes() for path in Path(folder_path).rglob("*") if path.is_file()}
 
 
 @pytest.fixture

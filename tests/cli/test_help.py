@@ -67,9 +67,17 @@ FLAGS = {
     "select": [*SETTINGS_FLAGS, "--output", "--from", "--dry-run"],
     "selection": ["RUN", "--to", "--json"],
     "why": ["RUN", "DOC_ID", "--example", "--class", "--top", "--json"],
-    "predict": ["RUN", "TEXT", "--file", "--column", "--pair-column", "--json", "--batch-size"],
+    "predict": [
+        *["RUN", "TEXT", "--file", "--column", "--pair-column", "--to", "--raw-cells", "--device", "--json"],
+        "--batch-size",
+    ],
+    "evaluate": ["RUN", "FILE", "--json", "--quiet"],
+    "export": ["RUN", "--to", "--output", "--repo", "--public", "--json", "--quiet"],
     "report": ["RUN", "--latency", "--json"],
+    "ls": ["FOLDER", "--json"],
     "demo": ["--output", "--json", "--quiet"],
+    "doctor": ["--json"],
+    "schema": ["--output"],
 }
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
@@ -137,7 +145,9 @@ def test_version(command: Callable[..., Answer]) -> None:
 
 def test_verbs_ask_one_place_for_the_version(repository: Path) -> None:
     """Elsewhere a source tree that is not installed would end in a traceback."""
-    asking = [path.name for path in (repository / "src").rglob("*.py") if "metadata.version(" in path.read_text()]
+    asking = [
+        path.name for path in (repository / "src").rglob("*.py") if 'metadata.version("endtask")' in path.read_text()
+    ]
     assert asking == ["stage_folder.py"]
 
 

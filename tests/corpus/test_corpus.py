@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from hypothesis import strategies as st
 
 from endtask.config import CorpusSettings, SourceSettings
 from endtask.corpus import Corpus, docstrings
-from endtask.corpus import reading as reading_module
 from endtask.corpus.corpus import SourceStatistics
+from endtask.corpus.formats import text as text_format
 from endtask.errors import InputError
 from endtask.records import Document
 
@@ -121,9 +122,9 @@ def test_equal_passages_are_kept_once(tmp_path: Path) -> None:
 
 def test_counts(tmp_path: Path) -> None:
     jsonl(tmp_path / "a.jsonl", {"text": "é"}, {"text": " \n"}, {"text": "é"}, {"text": "One two. Three four."})
-    (tmp_path / "skipped.pdf").write_text("")
+    (tmp_path / "unknown.doc").write_text("")
     corpus = with_settings(tmp_path, passage_characters=12)
-    assert corpus.statistics.total == SourceStatistics(skipped_files=1)
+    assert corpus.statistics.total == SourceStatistics(unread_files=1)
     list(corpus.documents())
     expected = SourceStatistics(
         documents=3,
@@ -131,9 +132,9 @@ def test_counts(tmp_path: Path) -> None:
         passages=3,
         duplicates=1,
         bytes=len("éOne two.Three four.".encode()),
-        skipped_files=1,
+        unread_files=1,
     )
-    assert corpus.statistics.sources == {"a": expected}
+    assert corpus.statistics.sources == {"a": replace(expected, first_unread=["unknown.doc"])}
     assert corpus.statistics.total == expected
     list(corpus.documents())
     assert corpus.statistics.total == expected
@@ -165,7 +166,7 @@ def test_two_streams_do_not_disturb_each_other(tmp_path: Path) -> None:
 
 
 def test_a_large_text_file_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_module, "_BLOCK_CHARACTERS", 300)
+    monkeypatch.setattr(text_format, "_BLOCK_CHARACTERS", 300)
     paragraphs = [f"Paragraph {number} says little. It ends here." for number in range(50)]
     path = tmp_path / "book.txt"
     path.write_text("\n\n".join(paragraphs))
@@ -197,7 +198,11 @@ def test_all_text_comes_through_once(tmp_path: Path, rows: list[str]) -> None:
         ([{"txet": "a", "number": 1}], None, "among txet, number (name it with the path: corpus.sources=[{path: "),
         ([{"text": "a"}, {"text": None}], 2, "column 'text' is null, not a text"),
         ([{"text": "a"}, {"text": 5}], 2, "column 'text' is of type int, not a text"),
-        ([{"text": "a"}, {"txt": "b"}], 2, "no column 'text' (did you mean 'txt'?)"),
+        (
+            [{"text": "a"}, {"txt": "b"}],
+            2,
+            "no column 'text' (did you mean 'txt'?; corpus.on_error=skip leaves it out)",
+        ),
         ([{"text": "a"}, {}], 2, "no column 'text'"),
     ],
 )

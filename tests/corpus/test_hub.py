@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from endtask.corpus import Corpus
-from endtask.corpus.reading import split_address
+from endtask.corpus.hub import split_address
 from endtask.errors import InputError
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from endtask.config import AlignedSettings, CorpusSettings, SourceSettings
 from endtask.corpus import Corpus
+from endtask.corpus.links import links_inside, read_links
 from endtask.corpus.passages import cut, passage_spans, sentence_starts
-from endtask.corpus.reading import links_inside, read_links
 from endtask.errors import InputError
 
 TEXTS = st.text(alphabet="ab. \n?A", max_size=120)

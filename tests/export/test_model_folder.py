@@ -14,7 +14,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from endtask.config import Settings
 from endtask.encoders.network import Network
 from endtask.encoders.weights import save_weights
-from endtask.export.model_folder import best_seed, model_card, save_model
+from endtask.export.model_card import model_card
+from endtask.export.model_folder import best_seed, save_model
 from endtask.io.atomic import write_json
 from endtask.records import Example
 from endtask.task import Task
@@ -138,8 +139,7 @@ def test_the_task_path_adds_no_markup(path: str) -> None:
     plain = model_card(settings_for(), RESULTS, 0, ("a", "b"))
     assert len(card.splitlines()) == len(plain.splitlines())
     assert card.count("\n---\n") == 1
-    title = card.splitlines()[4]
-    assert title.startswith("# ")
+    title = next(line for line in card.splitlines() if line.startswith("# "))
     assert re.search(r"(?<!\\)[`<>\[\]]", title) is None
 
 

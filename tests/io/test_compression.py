@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
 import lzma
@@ -28,6 +29,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".zst": zstandard.ZstdCompressor().compress,
     ".xz": lzma.compress,
+    ".bz2": bz2.compress,
 }
 SKIPPABLE_FRAME = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"note"
 
@@ -49,7 +51,7 @@ def test_content_comes_back(tmp_path: Path, suffix: str, content: bytes) -> None
     assert read_all(path) == content
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz"])
+@pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz", ".bz2"])
 def test_joined_files_read_as_one(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"joined{suffix}"
     path.write_bytes(b"".join(COMPRESS[suffix](part) for part in (b"one\n", b"", b"two\n")))
@@ -71,7 +73,7 @@ def test_the_largest_zstd_windows_open(tmp_path: Path) -> None:
     assert read_all(path) == b"text"
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz"])
+@pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz", ".bz2"])
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kept=st.floats(0, 0.999))
 def test_a_cut_off_file_is_never_a_short_read(tmp_path: Path, suffix: str, kept: float) -> None:
@@ -82,7 +84,7 @@ def test_a_cut_off_file_is_never_a_short_read(tmp_path: Path, suffix: str, kept:
         read_all(path)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz"])
+@pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz", ".bz2"])
 def test_garbage_is_refused(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"garbage{suffix}"
     path.write_bytes(b"this was never compressed")

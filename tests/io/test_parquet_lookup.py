@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from endtask.errors import InputError
-from endtask.io.tables import nearest_of, nearest_value, rows_where
+from endtask.io.parquet_lookup import nearest_of, nearest_value, rows_where
 from tests.hand_made_run import write_columns
 
 

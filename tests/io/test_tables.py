@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import io
@@ -21,13 +22,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endtask.errors import InputError
-from endtask.io.tables import find_column, read_lines, read_rows
+from endtask.io.lines import read_lines
+from endtask.io.tables import find_column, read_rows
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
     ".zst": zstandard.ZstdCompressor().compress,
     ".xz": lzma.compress,
+    ".bz2": lambda content: bz2.compress(content, 1),
 }
 ROWS = [{"text": "first text", "label": "a"}, {"text": "zwölf Bäume 🌳", "label": "b"}]
 QUICK = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -178,7 +181,7 @@ def test_a_header_alone_has_no_rows(tmp_path: Path, name: str) -> None:
         ("a.tsv", b"a\tb\n1\t\xff\n", 2, r"not valid UTF-8 \(byte 3 of the line\)"),
         ("a.csv", b"a,b\n1,2\n\xe4,2\n", 3, r"not valid UTF-8 \(byte 1 of the line\)"),
         ("a.jsonl", b'{"a": 1}\n{"a": "\xc3("}\n', 2, "not valid UTF-8"),
-        ("a.csv", "a,b\n1,2\n".encode("utf-16"), 1, "not valid UTF-8"),
+        ("a.csv", "a,b\n1,2\n".encode("utf-16") + b"\x00", 3, "not valid UTF-16"),
     ],
 )
 def test_broken_rows_are_named(tmp_path: Path, name: str, content: str | bytes, row: int, message: str) -> None:
@@ -198,7 +201,7 @@ def noisy_rows(count: int) -> list[dict[str, str]]:
     return [{"text": source.randbytes(100).hex()} for _ in range(count)]
 
 
-@pytest.mark.parametrize("compression", [".gz", ".zst", ".xz"])
+@pytest.mark.parametrize("compression", [".gz", ".zst", ".xz", ".bz2"])
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
 def test_a_cut_off_file_names_the_row_reached(tmp_path: Path, suffix: str, compression: str) -> None:
     encode, _ = FORMATS[suffix]
@@ -211,7 +214,7 @@ def test_a_cut_off_file_names_the_row_reached(tmp_path: Path, suffix: str, compr
     assert caught.value.row == reached[-1] + 1
 
 
-@pytest.mark.parametrize("compression", [".gz", ".zst", ".xz"])
+@pytest.mark.parametrize("compression", [".gz", ".zst", ".xz", ".bz2"])
 def test_damage_in_the_middle_is_never_passed_over(tmp_path: Path, compression: str) -> None:
     content = bytearray(COMPRESS[compression](as_jsonl(noisy_rows(3000))))
     if compression == ".zst":
@@ -252,7 +255,7 @@ def test_parquet_cut_off_outside(tmp_path: Path) -> None:
 def test_missing_and_unknown_files(tmp_path: Path) -> None:
     assert "no such file" in str(error_of(tmp_path / "absent.csv"))
     assert "no such file" in str(error_of(tmp_path / "absent.parquet"))
-    assert "known: .csv, .tsv, .jsonl" in str(error_of(write(tmp_path, "a.xlsx", b"")))
+    assert "known: .csv, .jsonl, .ndjson, .parquet, .tsv" in str(error_of(write(tmp_path, "a.doc", b"")))
 
 
 def test_find_column() -> None:

@@ -205,9 +205,12 @@ def test_a_larger_corpus_takes_disk_and_not_memory(tmp_path: Path) -> None:
 
 def test_a_source_without_text_beside_one_with(toy: Path, tmp_path: Path, command: Command) -> None:
     (tmp_path / "empty.jsonl").write_text('{"text": " "}\n')
-    both = ["--corpus", toy / "corpus.jsonl", "--corpus", tmp_path / "empty.jsonl"]
+    (tmp_path / "scan.tiff").write_text("")
+    both = ["--corpus", toy / "corpus.jsonl", "--corpus", tmp_path]
     words = ["check", "--task", toy / "task", "--quiet", "--set", "device=cpu"]
-    assert "\ncorpus    about 0 MB of text\n" in command(*words, *both).out
+    printed = command(*words, *both).out
+    assert "\ncorpus    about 0 MB of text\n" in printed
+    assert f"\nnote: 1 file of {tmp_path} not read, of no known format: scan.tiff\n" in printed
     answer = command(*words, *both[2:])
     assert answer.code == 2
     assert "the corpus is empty: no text in any of its sources" in answer.err
@@ -254,6 +257,7 @@ def test_json_is_all_there_is_on_standard_output(toy: Path, tmp_path: Path, comm
         "leaks_between_tasks",
         "likely_markers",
         "unread_corpus",
+        "unread_files",
         "unused_settings",
         "validation_warnings",
         "examples",

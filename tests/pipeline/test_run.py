@@ -93,6 +93,21 @@ def test_a_copied_run_leaves_the_original_alone(finished_run: Path, own_run: Pat
     assert hashes(finished_run) == before
 
 
+def test_a_run_names_the_files_it_does_not_read(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(toy, tmp_path / "toy")
+    for folder in ("task", "pile"):
+        (tmp_path / "toy" / folder).mkdir(exist_ok=True)
+        (tmp_path / "toy" / folder / "read.me").write_text("")
+    shutil.copy(toy / "corpus.jsonl", tmp_path / "toy" / "pile")
+    settings = toy_settings(
+        tmp_path / "toy", tmp_path / "run", corpus={"sources": [{"path": str(tmp_path / "toy" / "pile")}]}
+    )
+    endtask.run(settings, until="read")
+    lines = capsys.readouterr().err.splitlines()
+    assert f"note: 1 file of {tmp_path / 'toy' / 'pile'} not read, of no known format: read.me" in lines
+    assert "note: 1 file or folder of task not read, named after no split: read.me" in lines
+
+
 def test_until_stops_after_a_stage_and_a_later_call_goes_on(toy: Path, tmp_path: Path, finished_run: Path) -> None:
     settings = toy_settings(toy, tmp_path / "run")
     result = endtask.run(settings, until="select")

@@ -82,7 +82,7 @@ class SmallRun:
         """Counts only: the report reads the selection, not what was retrieved."""
         if not self.corpus:
             return {"passages": 0, "corpus": {"passages": 0, "bytes": 0}}
-        source = {"documents": 50, "empty": 0, "duplicates": 1, "skipped_files": 0}
+        source = {"documents": 50, "empty": 0, "duplicates": 1, "unread_files": 0}
         sources = {
             self.source: {**source, "passages": 80, "bytes": 8000},
             "web": {**source, "passages": 20, "bytes": 2000},

@@ -75,6 +75,17 @@ def test_the_page_lies_in_the_run_and_says_the_verdict(make_run: MakeRun) -> Non
     assert "majority class (&#39;cat&#39;) scores 50.0; the model is 12.5 points above it [-12.5, 37.5]" in text
 
 
+def test_files_that_were_not_read_are_named(make_run: MakeRun) -> None:
+    folder = make_run()
+    path = folder / "retrieve" / MANIFEST
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest["counts"]["corpus"]["notes"] = [f"1 file not read: {SCRIPT}"]
+    write_json(path, manifest)
+    page = page_of(folder)
+    assert "note 1 file not read: &lt;script&gt;" in text_of(page)
+    assert SCRIPT not in page
+
+
 def test_every_section_has_its_figures(make_run: MakeRun) -> None:
     text = text_of(page_of(make_run()))
     assert "2 steps, 1.5 M parameters, on cpu" in text

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as parquet
 import pytest
 
-from endtask.config import RetrieveSettings
+from endtask.config import CorpusSettings, RetrieveSettings, SourceSettings
 from endtask.corpus import Corpus
 from endtask.io.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
 from endtask.io.selection_table import read_selection
@@ -85,6 +85,24 @@ def test_planted_dev_and_test_texts_are_dropped_and_counted(task: Task, corpus: 
     assert counts["corpus"]["passages"] == len(PASSAGES)
     assert counts["corpus"]["bytes"] == sum(len(text) for text in PASSAGES)
     assert counts["corpus"]["sources"]["corpus"]["documents"] == len(PASSAGES)
+
+
+def test_what_is_not_read_is_noted(task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pile").mkdir()
+    (tmp_path / "pile" / "a.jsonl").write_text('{"text": "pears"}\n{"text": 5}\n')
+    (tmp_path / "pile" / "b.png").write_text("")
+    settings = CorpusSettings(sources=(SourceSettings(path=str(tmp_path / "pile")),), on_error="skip")
+    counts = retrieve(task, Corpus.read(settings), RetrieveSettings(), tmp_path / "run")["corpus"]
+    unread, skipped = counts["notes"]
+    assert unread == f"1 file of {tmp_path / 'pile'} not read, of no known format: b.png"
+    assert skipped.startswith("1 item of a skipped, which could not be read: ")
+    assert skipped.endswith("a.jsonl, row 2: column 'text' is of type int, not a text")
+    assert skipped in capsys.readouterr().err
+    assert {key: counts["sources"]["a"][key] for key in ("unread_files", "skipped", "first_unread")} == {
+        "unread_files": 1,
+        "skipped": 1,
+        "first_unread": ["b.png"],
+    }
 
 
 def test_without_the_filter_they_are_retrieved(task: Task, corpus: Corpus, tmp_path: Path) -> None:

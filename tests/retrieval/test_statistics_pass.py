@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import zstandard
 
+from endtask.config import CorpusSettings, SourceSettings
 from endtask.corpus import Corpus
 from endtask.errors import InputError
 from endtask.progress import set_quiet
@@ -17,6 +19,7 @@ from endtask.retrieval.bm25 import shards
 from endtask.retrieval.bm25 import statistics_pass as pass_one
 from endtask.retrieval.bm25.join import JoinedCorpus
 from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
+from tests.corpus.dumps import DumpPage, official
 from tests.retrieval.corpora import all_passages, text_corpus, write_rows, zipf_texts
 
 ASKED = ScanSpec.of(["w0", "w1", "w7", "absent"], ["w3 w3 w3"])
@@ -88,11 +91,14 @@ def break_file(path: Path, how: str) -> tuple[Path, str]:
         path = path.with_suffix(".jsonl.zst")
         whole = zstandard.ZstdCompressor(level=1).compress(content)
         path.write_bytes(whole[: len(whole) // 2])
-        return path, rf"^{path}, row \d+: the file is cut off \(copy or download it again\)$"
+        return (
+            path,
+            rf"^{path}, row \d+: the file is cut off \(copy or download it again; corpus\.on_error=skip leaves it out\)$",
+        )
     lines = content.splitlines()
     lines[2] = b'{"id": "x", "text": '
     path.write_bytes(b"\n".join(lines))
-    return path, rf"^{path}, row 3: not valid JSON: .*\(one object per line\)$"
+    return path, rf"^{path}, row 3: not valid JSON: .*\(one object per line; corpus\.on_error=skip leaves it out\)$"
 
 
 @pytest.mark.parametrize("how", ["cut off", "bad row"])
@@ -115,6 +121,36 @@ def test_one_bad_shard_is_named_and_the_others_are_kept(
     assert kept.items() <= times(folder).items(), "what stood there was not read again"
     assert [row["text"] for row in all_passages(joined, tmp_path / "texts")] == list(dict.fromkeys(TEXTS))
     assert not list(folder.glob("*.partial"))
+
+
+def mixed_folder(folder: Path) -> Path:
+    """Files of several formats; some rows and files cannot be read, some files are of no known format."""
+    folder.mkdir()
+    (folder / "a.jsonl").write_bytes(b'{"text": "w0 w1"}\n{"text": \n{"text": "w1 w7"}\n{"text": "\xff"}\n')
+    (folder / "b.md").write_text("---\ntitle: T\n---\nw7 w7 w2")
+    (folder / "c.csv.gz").write_bytes(b"cut off")
+    (folder / "d.xml.bz2").write_bytes(official([DumpPage(n, f"T{n}", f"w{n} [[w0]] w{n}") for n in range(1, 9)]))
+    with zipfile.ZipFile(folder / "e.zip", "w") as archive:
+        archive.writestr("x/f.json", '[{"text": "w0 w1"}, {"text": "w3 w4"}, 5]')
+        archive.writestr("g.txt", b"w5\n\xff\nw6")
+    (folder / "h.png").write_bytes(b"")
+    return folder
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_all_formats_are_counted_and_fetched_as_the_corpus_streams_them(tmp_path: Path, workers: int) -> None:
+    pytest.importorskip("mwparserfromhell")
+    sources = (SourceSettings(path=str(mixed_folder(tmp_path / "mixed"))),)
+    corpus = Corpus.read(CorpusSettings(sources=sources, on_error="skip"))
+    streamed = list(corpus.documents())
+    joined = read(corpus, tmp_path / "shards", workers=workers)
+    assert joined.statistics == corpus.statistics
+    assert corpus.statistics.total.skipped == 5
+    assert corpus.statistics.total.unread_files == 1
+    found = all_passages(joined, tmp_path / "texts", workers=workers)
+    assert [(row["id"], row["source"], row["title"], row["text"]) for row in found] == [
+        (document.id, document.source, document.title, document.text) for document in streamed
+    ]
 
 
 def test_a_second_call_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

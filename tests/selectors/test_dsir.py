@@ -83,7 +83,7 @@ def test_passages_like_the_task_win_and_short_ones_stay(tmp_path: Path) -> None:
     assert {item.document.text for item in kept} == {"the gene", "the cell has a protein and a gene"}
 
 
-def test_the_reason_tells_weight_draw_and_asker(tmp_path: Path) -> None:
+def test_the_reason_has_weight_and_draw(tmp_path: Path) -> None:
     retrieve_texts(tmp_path, ["the gene", "soup " * 50])
     kept = dsir(tmp_path, None, seed=3)
     assert [item.rank for item in kept] == [1, 2]

@@ -12,6 +12,7 @@ import pytest
 from endtask.errors import InputError
 from endtask.serving import latency
 from endtask.serving.latency import measure_latency, time_calls, write_latency
+from endtask.serving.onnx_model import quiet_export
 from tests.conftest import Answer
 
 
@@ -45,7 +46,7 @@ def test_report_and_command_line_show_the_latency(own_run: Path, command: Callab
 
 
 def test_log_lines_of_the_exporter_stay_away_and_others_come_back(caplog: pytest.LogCaptureFixture) -> None:
-    with latency._quiet_export():
+    with quiet_export():
         logging.getLogger("torch.onnx").warning("torchvision is not installed")
     logging.getLogger("torch.onnx").warning("afterwards")
     assert caplog.messages == ["afterwards"]

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from endtask.api.tables import is_column, is_frame, is_instance, rows_of
-from endtask.corpus.sources import DOCSTRINGS, HUB_PREFIX, TEXT_SUFFIXES, has_matches, parse_source
+from endtask.corpus.files import format_of
+from endtask.corpus.sources import DOCSTRINGS, HUB_PREFIX, has_matches, parse_source
 from endtask.errors import InputError
-from endtask.io.compression import bare_suffix
-from endtask.io.tables import ROW_SUFFIXES, Row
+from endtask.io.tables import Row
 
 _KNOWN = "give a path, a list of paths, a list of texts, a DataFrame or a column of one, or a datasets.Dataset"
 _LONGEST_PATH = 1000
@@ -54,7 +54,7 @@ def _resembles_path(entry: Any) -> bool:
     """
     if not isinstance(entry, str) or len(entry) > _LONGEST_PATH or any(map(str.isspace, entry)):
         return False
-    return bare_suffix(Path(entry)) in (*ROW_SUFFIXES, *TEXT_SUFFIXES) or "*" in entry
+    return "*" in entry or format_of(Path(entry)) is not None
 
 
 def _source(entry: str | Path) -> dict[str, str]:

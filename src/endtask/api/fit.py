@@ -18,7 +18,9 @@ from endtask.io.digests import fingerprint
 from endtask.pipeline.inputs import unread_corpus
 from endtask.pipeline.run import Run
 from endtask.progress import say, warn
-from endtask.task.split_tables import Table, has_labels, task_name
+from endtask.task.hub_tables import has_labels
+from endtask.task.split_tables import task_name
+from endtask.task.table import Table
 
 RUNS = Path("runs")
 _DIGITS = 8

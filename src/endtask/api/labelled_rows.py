@@ -14,7 +14,8 @@ from endtask.records import Example
 from endtask.registry import task_types
 from endtask.task.columns import find_columns, require_columns
 from endtask.task.examples import check_ids, is_empty, read_examples
-from endtask.task.split_tables import Table, read_tables
+from endtask.task.split_tables import read_tables
+from endtask.task.table import Table
 
 SPLIT = "test"
 
@@ -41,7 +42,8 @@ def read_labelled(data: Any, settings: TaskSettings, type_name: str, labels: Seq
 
 def _table(data: Any) -> Table:
     if isinstance(data, str | Path):
-        return _only(read_tables(str(data)), str(data))
+        tables, _ = read_tables(str(data))
+        return _only(tables, str(data))
     tables = {}
     for split, rows in splits_of(data, needs_train=False).items():
         name = "data" if split == "train" else f"data[{split!r}]"

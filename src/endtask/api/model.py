@@ -85,13 +85,15 @@ class Model:
         examples = read_labelled(data, self.settings.task, self.type, known.labels)
         if self.run is not None and self.run.weights:
             task = self.run.with_rows(examples, SPLIT)
-            answers = self.run.answers(task, SPLIT)
+            found = self.run.answers(task, SPLIT)
+            answers = {seed: one.answers for seed, one in found.items()}
+            outputs = {seed: one.outputs for seed, one in found.items()}
         else:
             task = Task(known.name, self.type, {**known.splits, SPLIT: examples}, known.labels, (), "")
-            found = [answer.value for answer in self.predictor.stream(map(_input_of, examples))]
-            answers = {0: task.task_type.to_array(found, task.all_labels)}
+            values = [answer.value for answer in self.predictor.stream(map(_input_of, examples))]
+            answers, outputs = {0: task.task_type.to_array(values, task.all_labels)}, {}
         measure = measure_of(task, self.settings.evaluate)
-        return evaluation_of(task, SPLIT, answers, measure, knows_train=bool(task.train))
+        return evaluation_of(task, SPLIT, answers, measure, knows_train=bool(task.train), outputs=outputs)
 
     def explain(self, text: Any, *, top: int = 5) -> Explanation:
         """Return why: the nearest training texts and the selected passages that match a text or a row, by its id.

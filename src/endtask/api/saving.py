@@ -112,21 +112,8 @@ def _copy_run(run: Path, target: Path) -> None:
 
 def upload(source: Path, facts: Facts, name: str, *, private: bool) -> str:
     """Upload a model's files without its run to the hub; returns the address of its repository."""
-    try:
-        from huggingface_hub import HfApi
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-    except ImportError:
-        message = "uploading needs the package `huggingface_hub`"
-        raise InputError(message, hint="pip install 'endtask[hub]'") from None
-    hub = HfApi()
-    try:
-        address = hub.create_repo(name, private=private, exist_ok=True)
-        if private and not hub.model_info(name).private:
-            raise InputError("this repository is public", path=name, hint="private=False uploads to it")
-        with TemporaryDirectory() as scratch:
-            folder = save_model(source, facts, None, Path(scratch) / "model")
-            hub.upload_folder(repo_id=name, folder_path=folder, commit_message="Model trained with endtask")
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"cannot be uploaded: {reason}", path=name, hint="hf auth login") from None
-    return str(address)
+    from endtask.export import hub
+
+    with TemporaryDirectory() as scratch:
+        folder = save_model(source, facts, None, Path(scratch) / "model")
+        return hub.upload(folder, name, public=not private)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from endtask.api.html import table_html
+from endtask.evaluation.calibration import calibration_error
+from endtask.evaluation.run_baselines import SAMPLES
 from endtask.evaluation.significance import bootstrap_interval
 from endtask.evaluation.task_metrics import Measure, fitting_metrics
 from endtask.reporting.format import metric_name, plural
@@ -18,7 +20,8 @@ from endtask.task import Task, leaked_ids
 from endtask.task.split import group_numbers
 from endtask.task.targets import Answers, targets
 
-_SAMPLES = 2000
+if TYPE_CHECKING:
+    from endtask.evaluation.outputs import Outputs
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,9 @@ class Interval:
 class Evaluation:
     """The scores of all metrics that fit the task, `metric` being the deciding one.
 
-    `leaked_rows` counts rows whose text is in train, None where train is not known; `leak_free` is the score on the
-    others. `classes` has the scores of each class, label or type of span.
+    `leaked_rows` counts rows whose text is in train, None where train is not known, and `leaked` has their ids;
+    `leak_free` is the score on the others. `classes` has the scores of each class, label or type of span.
+    `calibration_error` is the expected calibration error, None where there are no probabilities.
     """
 
     metric: str
@@ -52,6 +56,12 @@ class Evaluation:
     leaked_rows: int | None
     leak_free: Interval | None
     classes: tuple[ClassScores, ...]
+    calibration_error: float | None = field(default=None, compare=False)
+    leaked: tuple[str, ...] = field(default=(), compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self)
 
     @property
     def score(self) -> float:
@@ -68,8 +78,13 @@ class Evaluation:
         lines = [self._title(), *(f"{metric_name(name)} {value}" for name, value in self.scores.items())]
         if self.leak_free is not None and self.leaked_rows:
             lines.append(f"{metric_name(self.metric)} {self.leak_free} on the rows that are not in train")
+        if self.calibration_error is not None:
+            lines.append(f"calibration error (ECE) {self.calibration_error:.3f}")
+        seeds = len(self.seeds)
         classes = [
-            f"{one.label}: F1 {one.f1:.3f} ({plural(one.support // len(self.seeds), 'row')})" for one in self.classes
+            f"{one.label}: precision {one.precision:.3f}, recall {one.recall:.3f}, F1 {one.f1:.3f} "
+            f"({plural(one.support // seeds, 'row')})"
+            for one in self.classes
         ]
         return "\n".join([*lines, *classes])
 
@@ -93,9 +108,15 @@ class Evaluation:
 
 
 def evaluation_of(
-    task: Task, split: str, answers: Mapping[int, Answers], measure: Measure, *, knows_train: bool = True
+    task: Task,
+    split: str,
+    answers: Mapping[int, Answers],
+    measure: Measure,
+    *,
+    knows_train: bool = True,
+    outputs: Mapping[int, Outputs] | None = None,
 ) -> Evaluation:
-    """Return the scores of every seed's answers for a split."""
+    """Return the scores of every seed's answers for a split; `outputs` are the probabilities that they follow from."""
     examples = task.splits[split]
     rows = _Rows(targets(task, split), np.stack(list(answers.values())), group_numbers(examples), tuple(answers))
     names = sorted(fitting_metrics(measure.type, measure.labels), key=lambda name: name != measure.name)
@@ -110,7 +131,16 @@ def evaluation_of(
         leaked_rows=int((~clean).sum()) if knows_train else None,
         leak_free=rows.interval(measure, clean) if knows_train and clean.any() else None,
         classes=_classes(task, split, answers),
+        calibration_error=_mean_calibration_error(task, split, outputs or {}),
+        leaked=tuple(example.id for example in examples if example.id in leaked),
     )
+
+
+def _mean_calibration_error(task: Task, split: str, outputs: Mapping[int, Outputs]) -> float | None:
+    """Return the mean over the seeds; None where there are no probabilities."""
+    errors = [calibration_error(task, split, found) for found in outputs.values()]
+    known = [error for error in errors if error is not None]
+    return float(np.mean(known)) if known else None
 
 
 @dataclass(frozen=True)
@@ -126,7 +156,7 @@ class _Rows:
         """Return the mean score on all or some rows; whole groups of rows are drawn, and seeds."""
         rows: Any = slice(None) if chosen is None else chosen
         truth, runs = self.truth[rows], self.predicted[:, rows]
-        low, high = bootstrap_interval(runs, None, truth, measure, groups=self.groups[rows], samples=_SAMPLES)
+        low, high = bootstrap_interval(runs, None, truth, measure, groups=self.groups[rows], samples=SAMPLES)
         by_seed = {seed: measure.score(truth, run) for seed, run in zip(self.seeds, runs, strict=True)}
         return Interval(float(np.mean(list(by_seed.values()))), low, high, by_seed)
 

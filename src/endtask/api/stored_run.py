@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from endtask.config import Settings, load_settings
 from endtask.evaluation.predictions import read_predictions
@@ -17,6 +18,9 @@ from endtask.reporting.results import stored_task
 from endtask.reporting.run_folder import RunFolder
 from endtask.task import Task
 from endtask.task.targets import Answers
+
+if TYPE_CHECKING:
+    from endtask.evaluation.evaluate import Answered
 
 Split = str
 
@@ -75,8 +79,8 @@ class StoredRun:
         split = str((RunFolder(self.folder).results or {})["split"])
         return split, dict(zip(found.seeds, found.predicted, strict=True))
 
-    def answers(self, task: Task, split: Split) -> dict[int, Answers]:
-        """Return every seed's answers for a split of a task with the labels of this one."""
+    def answers(self, task: Task, split: Split) -> dict[int, Answered]:
+        """Return every seed's answers and probabilities for a split of a task with the labels of this one."""
         from endtask.encoders.weights import load_weights
         from endtask.evaluation.evaluate import answer, threshold_of
         from endtask.training.device import choose_device_context, explained_memory_trouble, move
@@ -91,7 +95,7 @@ class StoredRun:
             for seed, file in self.weights.items():
                 load_weights(file, network)
                 threshold = threshold_of(file.with_name(SEED_RESULT), settings.evaluate)
-                answers[seed] = answered(threshold=threshold).answers
+                answers[seed] = answered(threshold=threshold)
         return answers
 
     def _packed(self, examples: tuple[Example, ...], folder: Path) -> Path:

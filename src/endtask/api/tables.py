@@ -9,7 +9,8 @@ from typing import Any
 from endtask.errors import InputError, did_you_mean
 from endtask.io.tables import Row
 from endtask.progress import say
-from endtask.task.split_tables import SPLIT_NAMES, split_of, table_of
+from endtask.task.hub_tables import table_of
+from endtask.task.table import SPLIT_NAMES, split_of
 
 Splits = dict[str, list[Row]]
 """The rows of each split, by its name in endtask (`validation` is `dev`)."""

@@ -15,12 +15,17 @@ from endtask.cli import (
     check,
     compare,
     demo,
+    doctor,
+    evaluate,
+    export,
     few_shot,
     init,
+    ls,
     predict,
     report,
     retrieve,
     run,
+    schema,
     search,
     select,
     selection,
@@ -50,11 +55,13 @@ app = typer.Typer(
     cls=_Verbs,
     epilog=examples("endtask demo", "endtask run --task path/to/task --corpus 'path/to/*.jsonl.zst' --budget 10min"),
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-VERBS = (init, check, run, search, compare, few_shot, bundle, retrieve, select, selection, why, predict, report, demo)
+VERBS = (
+    *(init, check, run, search, compare, few_shot, bundle, retrieve, select, selection, why),
+    *(predict, evaluate, export, report, ls, demo, doctor, schema),
+)
 for verb in VERBS:
     app.command(verb.NAME, epilog=verb.EXAMPLES)(verb.command)
 

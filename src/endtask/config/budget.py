@@ -62,6 +62,11 @@ class FromText:
         raise TypeError
 
     @classmethod
+    def __get_pydantic_json_schema__(cls, schema: core_schema.CoreSchema, handler: Any) -> dict[str, Any]:
+        """Return what editors check: a text with a unit, or a whole number."""
+        return {"anyOf": [{"type": "string", "pattern": r"^\s*([0-9]|all)"}, {"type": "integer", "minimum": 1}]}
+
+    @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         def validate(value: Any) -> Any:
             if isinstance(value, cls):
@@ -186,6 +191,11 @@ class BatchSize:
                 lambda size: size.amount if size.unit == "texts" else str(size)
             ),
         )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: core_schema.CoreSchema, handler: Any) -> dict[str, Any]:
+        """Return what editors check: a number, or a text with a unit."""
+        return {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^\s*[0-9]"}]}
 
     def __str__(self) -> str:
         return str(self.amount) if self.unit == "texts" else f"{self.amount}tok"

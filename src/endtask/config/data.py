@@ -15,7 +15,7 @@ from endtask.registry import task_types
 class SourceSettings(Section):
     """One named part of the corpus."""
 
-    path: str = Field(description="a file, a folder, a glob, `hf:NAME` or `docstrings`")
+    path: str = Field(description="a file, a folder, a glob, an address (`s3://...`), `hf:NAME` or `docstrings`")
     name: str | None = Field(None, description="shown in reports; by default made from the file name")
     text: str | None = Field(None, description="column of the text; found by its usual names if unset")
     license: str | None = Field(None, description="recorded with every text of this source")
@@ -36,7 +36,10 @@ class ColumnSettings(Section):
 class TaskSettings(Section):
     """The labelled data of the end task (`task`), or of an auxiliary task on the same encoder (`tasks.NAME`)."""
 
-    path: str = Field("", description="a file, a folder with train/dev/test files, `hf:NAME` or `docstrings`")
+    path: str = Field(
+        "",
+        description="a file, a folder with train/dev/test files or a folder per class, `hf:NAME` or `docstrings`",
+    )
     type: str = Field(
         "auto",
         description="text, pair, regression, multilabel or token_classification; auto: detected from the columns and "
@@ -76,6 +79,9 @@ class CorpusSettings(Section):
     passage_characters: Positive = Field(2000, description="longer documents are cut at sentence ends")
     deduplicate: bool = Field(True, description="keep the first of equal passages")
     exclude: tuple[str, ...] = Field((), description="ids of documents or passages to leave out")
+    on_error: Literal["stop", "skip"] = Field(
+        "stop", description="what a row or file that cannot be read does; skip: it is left out, counted and named"
+    )
 
     @model_validator(mode="after")
     def names_differ(self) -> CorpusSettings:

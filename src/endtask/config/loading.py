@@ -16,12 +16,12 @@ from endtask.config.preset_files import preset_layers
 from endtask.config.root import Settings
 from endtask.config.section import PartSection
 from endtask.errors import InputError, did_you_mean_path
-from endtask.io.compression import bare_suffix
-from endtask.io.tables import ROW_SUFFIXES
+from endtask.io.tables import row_format
 
 Tree = dict[str, Any]
 
 _YAML_INDICATORS = frozenset("|>,#-:?&*!%@`")  # characters that cannot be a plain value in YAML
+_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class _YamlLoader(yaml.SafeLoader):
@@ -107,7 +107,7 @@ def read_tree(path: str | Path) -> Tree:
 
 
 def _read_text(path: Path) -> str:
-    if path.is_file() and bare_suffix(path) in ROW_SUFFIXES:
+    if path.is_file() and path.suffix not in _SUFFIXES and row_format(path) is not None:
         raise InputError("a data file, not settings", path=path, hint=f"labelled data are set by --task {path}")
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -124,7 +124,7 @@ def _read_text(path: Path) -> str:
 def _settings_files(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
-    return [path.name for path in folder.iterdir() if path.suffix in (".yaml", ".yml", ".json")]
+    return [path.name for path in folder.iterdir() if path.suffix in _SUFFIXES]
 
 
 def _parse_json(text: str) -> Any:

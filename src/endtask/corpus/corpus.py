@@ -8,20 +8,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from endtask.config import AlignedSettings, CorpusSettings
+from endtask.corpus.links import Links, links_inside
 from endtask.corpus.passages import number_passages, passage_spans
-from endtask.corpus.reading import Links, SourceDocument, links_inside, read_source, source_contents
+from endtask.corpus.reading import SHOWN, Skipped, SourceDocument, read_source, source_contents
 from endtask.corpus.sources import Source, find_sources, parse_source
 from endtask.errors import InputError
-from endtask.io.compression import ReadProgress
 from endtask.io.digests import file_size, fingerprint
+from endtask.io.input_files import ReadProgress
+from endtask.io.machine import usable_cores
 from endtask.records import Document
 
 
 @dataclass
 class SourceStatistics:
-    """Counts of one source: documents with and without text (`empty`), and the passages and bytes it yields."""
+    """Counts of one source: documents with and without text (`empty`), and the passages and bytes it yields.
+
+    `unread_files` are of unknown formats; `skipped` rows or files could not be read. Of both the first are listed.
+    """
 
     documents: int = 0
     empty: int = 0
@@ -29,7 +35,15 @@ class SourceStatistics:
     duplicates: int = 0
     excluded: int = 0
     bytes: int = 0
-    skipped_files: int = 0
+    unread_files: int = 0
+    skipped: int = 0
+    first_unread: list[str] = field(default_factory=list)
+    first_skipped: list[str] = field(default_factory=list)
+
+    def add_skipped(self, count: int, messages: Sequence[str]) -> None:
+        """Count what could not be read."""
+        self.skipped += count
+        self.first_skipped = [*self.first_skipped, *messages][:SHOWN]
 
 
 @dataclass
@@ -46,9 +60,18 @@ class CorpusStatistics:
     @property
     def total(self) -> SourceStatistics:
         """Sums over all sources."""
-        names = [entry.name for entry in fields(SourceStatistics)]
+        names = [entry.name for entry in fields(SourceStatistics) if entry.type == "int"]
         sums = {name: sum(getattr(source, name) for source in self.sources.values()) for name in names}
         return SourceStatistics(**sums)
+
+    @classmethod
+    def of(cls, sources: Sequence[Source]) -> CorpusStatistics:
+        """Return the counts of sources before they are read."""
+        counts = {
+            source.name: SourceStatistics(unread_files=len(source.unread), first_unread=[*source.unread[:SHOWN]])
+            for source in sources
+        }
+        return cls(counts)
 
     def check_not_empty(self, sources: Sequence[Source]) -> None:
         """Raise an InputError if no source has any text."""
@@ -56,9 +79,21 @@ class CorpusStatistics:
             names = ", ".join(f"{source.name} ({source.path})" for source in sources)
             raise InputError("the corpus is empty: no text in any of its sources", hint=names)
 
-    def to_dict(self) -> dict[str, dict[str, int]]:
-        """Return plain numbers for a manifest, one entry per source."""
-        return {name: asdict(source) for name, source in self.sources.items()}
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Return plain values for a manifest, one entry per source; without empty lists."""
+        return {
+            name: {key: value for key, value in asdict(source).items() if value != []}
+            for name, source in self.sources.items()
+        }
+
+    def skipped_lines(self) -> list[str]:
+        """Return a sentence for each source of which something could not be read."""
+        return [
+            f"{source.skipped:,} {'item' if source.skipped == 1 else 'items'} of {name} skipped, which could not be "
+            f"read: {'; '.join(source.first_skipped)}{'; ...' if source.skipped > len(source.first_skipped) else ''}"
+            for name, source in self.sources.items()
+            if source.skipped
+        ]
 
 
 FORMAT = 1
@@ -89,17 +124,16 @@ class Corpus:
         self.deduplicate = deduplicate
         self.exclude = frozenset(exclude)
         self.with_links = with_links
-        self.statistics = self._no_statistics()
+        self.statistics = CorpusStatistics.of(self.sources)
 
     @classmethod
     def read(cls, given: str | Path | Sequence[str | Path] | CorpusSettings) -> Corpus:
         """Find the files of a corpus, which must exist, without reading them; a string may be `name=path`."""
         if not isinstance(given, CorpusSettings):
             entries = [given] if isinstance(given, str | Path) else given
-            found = find_sources([parse_source(str(entry)) for entry in entries])
-            return cls(found)
+            return cls(find_sources([parse_source(str(entry)) for entry in entries]))
         return cls(
-            find_sources(given.sources),
+            find_sources(given.sources, skip_errors=given.on_error == "skip"),
             passage_characters=given.passage_characters,
             deduplicate=given.deduplicate,
             exclude=given.exclude,
@@ -109,7 +143,7 @@ class Corpus:
     def aligned(cls, aligned: AlignedSettings, corpus: CorpusSettings) -> Corpus:
         """Find the text of aligned objectives, with links; passage length and exclusions are those of `corpus`."""
         return cls(
-            find_sources(aligned.sources, key="aligned.sources"),
+            find_sources(aligned.sources, key="aligned.sources", skip_errors=corpus.on_error == "skip"),
             passage_characters=corpus.passage_characters,
             exclude=corpus.exclude,
             with_links=True,
@@ -120,7 +154,7 @@ class Corpus:
 
         Fills `statistics` and calls `progress` with the number of bytes of `files_bytes()` read since the last call.
         """
-        self.statistics = self._no_statistics()
+        self.statistics = CorpusStatistics.of(self.sources)
         return self._stream(self.statistics, progress)
 
     def files_bytes(self) -> int:
@@ -136,16 +170,18 @@ class Corpus:
         contents = [source_contents(source) for source in self.sources]
         return fingerprint(FORMAT, self.passage_characters, self.deduplicate, sorted(self.exclude), contents)
 
-    def _no_statistics(self) -> CorpusStatistics:
-        return CorpusStatistics(
-            {source.name: SourceStatistics(skipped_files=source.skipped) for source in self.sources}
-        )
+    def unread_lines(self) -> list[str]:
+        """Return a sentence for each path with files that are not read."""
+        return [line for source in self.sources if (line := source.unread_line)]
 
     def _stream(self, statistics: CorpusStatistics, progress: ReadProgress | None) -> Iterator[Document]:
         texts, ids = Seen(), Seen()
         for source in self.sources:
             counts = statistics.sources[source.name]
-            for document in read_source(source, progress, with_links=self.with_links):
+            skipped = Skipped()
+            for document in read_source(
+                source, progress, with_links=self.with_links, skipped=skipped, processes=usable_cores()
+            ):
                 passages = 0
                 for passage_id, (text, links) in linked_passages_of(document, self.passage_characters):
                     passages += 1
@@ -161,6 +197,7 @@ class Corpus:
                     yield Document(unique, text, source.name, document.title, document.license, links)
                 counts.documents += passages > 0
                 counts.empty += passages == 0
+            counts.add_skipped(skipped.count, skipped.messages)
         statistics.check_not_empty(self.sources)
 
 

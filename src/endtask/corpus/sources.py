@@ -1,4 +1,4 @@
-"""Resolve what the user wrote (file, folder, glob, `hf:NAME`, `docstrings`) to named sources and their files."""
+"""Resolve a path as the user wrote it (file, folder, glob, address, `hf:NAME`, `docstrings`) to sources with files."""
 
 from __future__ import annotations
 
@@ -10,35 +10,38 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from endtask.config import SourceSettings
-from endtask.errors import InputError, nearest
-from endtask.io.compression import bare_suffix, without_compression
-from endtask.io.tables import ROW_SUFFIXES
+from endtask.corpus.cloud import is_address, list_files, local_copy
+from endtask.corpus.files import format_of, is_one_document, is_readable, known_formats, unread_members
+from endtask.errors import InputError, a_few, nearest
+from endtask.io.compression import without_compression
 
 DOCSTRINGS = "docstrings"
 HUB_PREFIX = "hf:"
-TEXT_SUFFIXES = (".txt", ".md", ".rst")
 
 _NAMED = re.compile(r"([\w.-]+)=(.+)")
 # `-00`, `-00001-of-00005`, and the hash that may follow in file names of the hub.
 _SHARD = re.compile(r"-\d+(-of-\d+)?(-[0-9a-f]{16})?$")
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file of a source; `label` names it inside the source, independent of where the folder is."""
+
+    path: Path
+    label: str
 
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """Readable files sorted by path; `base` is the file itself or the folder searched."""
+    """The readable files of a path sorted by label, and the labels of those that are not read.
 
-    base: Path
-    paths: tuple[Path, ...]
-    skipped: int = 0
+    `folder` is the name of the folder or bucket searched, None where the path names a file.
+    """
 
-    def label(self, path: Path) -> str:
-        """Return the file's path relative to `base`."""
-        return path.name if path == self.base else path.relative_to(self.base).as_posix()
-
-
-def is_text_file(path: Path) -> bool:
-    """Return whether the file is a text file, which is one document."""
-    return bare_suffix(path) in TEXT_SUFFIXES
+    folder: str | None
+    files: tuple[SourceFile, ...]
+    unread: tuple[str, ...] = ()
 
 
 def has_matches(pattern: str) -> bool:
@@ -50,6 +53,8 @@ def find_files(text: str) -> FoundFiles:
     """Return the readable files of a path as the user wrote it; raises an InputError if there is none."""
     if not text.strip():
         raise InputError("the path of a source is empty", key="corpus.sources")
+    if is_address(text):
+        return _files_at(text)
     path = Path(text).expanduser()
     if path.is_dir():
         return _readable(text, path, _files_below(path))
@@ -61,18 +66,43 @@ def find_files(text: str) -> FoundFiles:
 
 
 def _single_file(path: Path) -> FoundFiles:
-    if not _is_readable(path):
-        raise InputError("unknown kind of file", path=path, hint=_known_kinds())
-    return FoundFiles(path, (path,))
+    if format_of(path) is None:
+        raise InputError("unknown kind of file", path=path, hint=known_formats())
+    return FoundFiles(None, (SourceFile(path, path.name),), tuple(unread_members(path)))
 
 
 def _readable(text: str, base: Path, paths: Iterable[Path]) -> FoundFiles:
     found = sorted(paths, key=lambda path: path.as_posix())
-    readable = tuple(path for path in found if _is_readable(path))
-    if not readable:
+    files = tuple(SourceFile(path, path.relative_to(base).as_posix()) for path in found if is_readable(path))
+    if not files:
         reason = "no file of a known kind" if found else "no file matches" if glob.has_magic(text) else "no file"
-        raise InputError(reason, path=text, hint=_known_kinds() if found else None)
-    return FoundFiles(base, readable, len(found) - len(readable))
+        raise InputError(reason, path=text, hint=known_formats() if found else None)
+    readable = {file.path for file in files}
+    unread = [path.relative_to(base).as_posix() for path in found if path not in readable]
+    return FoundFiles(base.resolve().name, files, (*unread, *_unread_in(files)))
+
+
+def _unread_in(files: Iterable[SourceFile]) -> Iterator[str]:
+    """Yield the members of archives that are not read."""
+    for file in files:
+        yield from (f"{file.label}/{name}" for name in unread_members(file.path))
+
+
+def _files_at(address: str) -> FoundFiles:
+    """Return local copies of the readable files at an address."""
+    remote = list_files(address)
+    files, unread = [], []
+    for file in remote:
+        copy = local_copy(file) if format_of(Path(file.label)) is not None else None
+        if copy is not None and (len(remote) == 1 or is_readable(copy)):
+            files.append(SourceFile(copy, file.label))
+        else:
+            unread.append(file.label)
+    if not files:
+        raise InputError("no file of a known kind" if remote else "no file", path=address, hint=known_formats())
+    is_file = len(remote) == 1 and remote[0].address.rstrip("/") == address.rstrip("/")
+    name = re.sub(r"/?[^/]*[*?\[].*$", "", address).rstrip("/").rpartition("/")[2]
+    return FoundFiles(None if is_file else name, tuple(files), (*unread, *_unread_in(files)))
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
@@ -99,14 +129,6 @@ def _glob_base(pattern: Path) -> Path:
     return pattern
 
 
-def _is_readable(path: Path) -> bool:
-    return bare_suffix(path) in (*ROW_SUFFIXES, *TEXT_SUFFIXES)
-
-
-def _known_kinds() -> str:
-    return f"known: {', '.join((*ROW_SUFFIXES, *TEXT_SUFFIXES))}, or those .gz .zst .xz"
-
-
 def _raise_input_error(error: OSError) -> None:
     raise InputError(f"cannot be read: {error.strerror or error}", path=error.filename)
 
@@ -118,16 +140,11 @@ def _missing(path: Path) -> InputError:
 
 
 @dataclass(frozen=True)
-class SourceFile:
-    """One file of a source; `label` names it inside the source, independent of where the folder is."""
-
-    path: Path
-    label: str
-
-
-@dataclass(frozen=True)
 class Source:
-    """A named part of a corpus; `path` is as the user wrote it, `skipped` counts files of unknown kinds."""
+    """A named part of a corpus; `path` is as the user wrote it, `unread` are labels of files of unknown kinds.
+
+    With `skip_errors` what cannot be read is skipped; else it stops the reader.
+    """
 
     name: str
     path: str
@@ -135,7 +152,16 @@ class Source:
     files: tuple[SourceFile, ...] = ()
     text: str | None = None
     license: str | None = None
-    skipped: int = 0
+    unread: tuple[str, ...] = ()
+    skip_errors: bool = False
+
+    @property
+    def unread_line(self) -> str | None:
+        """A sentence about the files that are not read; None without any."""
+        if not self.unread:
+            return None
+        count = "1 file" if len(self.unread) == 1 else f"{len(self.unread):,} files"
+        return f"{count} of {self.path} not read, of no known format: {a_few(self.unread, _SHOWN)}"
 
 
 def parse_source(text: str) -> SourceSettings:
@@ -150,7 +176,9 @@ def parse_source(text: str) -> SourceSettings:
     return SourceSettings(name=named[1], path=named[2])
 
 
-def find_sources(entries: Sequence[SourceSettings], *, key: str = "corpus.sources") -> tuple[Source, ...]:
+def find_sources(
+    entries: Sequence[SourceSettings], *, key: str = "corpus.sources", skip_errors: bool = False
+) -> tuple[Source, ...]:
     """Find the files of every entry, which must exist, without reading them.
 
     Files with the same derived name form one source, wherever they are listed. A file belongs to the first entry that
@@ -170,7 +198,8 @@ def find_sources(entries: Sequence[SourceSettings], *, key: str = "corpus.source
             key_of_source = (source.name, source.name_given, source.text, source.license, address)
             earlier = found.get(key_of_source)
             found[key_of_source] = _merged(earlier, source) if earlier else source
-    return _with_distinct_names(found.values(), set(given))
+    sources = (replace(source, skip_errors=skip_errors) for source in found.values())
+    return _with_distinct_names(sources, set(given))
 
 
 def _sources_of(entry: SourceSettings, claimed: set[Path]) -> Iterator[Source]:
@@ -186,18 +215,17 @@ def _sources_of(entry: SourceSettings, claimed: set[Path]) -> Iterator[Source]:
 def _file_sources(blank: Source, claimed: set[Path]) -> Iterator[Source]:
     found = find_files(blank.path)
     groups: dict[str, list[SourceFile]] = {}
-    for path in found.paths:
-        if (resolved := path.resolve()) not in claimed:
+    for file in found.files:
+        if (resolved := file.path.resolve()) not in claimed:
             claimed.add(resolved)
-            in_folder = is_text_file(path) and path != found.base
-            derived = found.base.resolve().name if in_folder else derived_name(path)
-            groups.setdefault(blank.name or derived, []).append(SourceFile(path, found.label(path)))
+            in_folder = found.folder if is_one_document(file.path) else None
+            groups.setdefault(blank.name or in_folder or derived_name(file.path), []).append(file)
     if not groups:
         raise InputError("all its files are named by an earlier source", path=blank.path)
-    skipped = found.skipped
+    unread = found.unread
     for name, files in groups.items():
-        yield replace(blank, name=name, files=tuple(files), skipped=skipped)
-        skipped = 0  # counted once for the entry
+        yield replace(blank, name=name, files=tuple(files), unread=unread)
+        unread = ()  # listed once for the entry
 
 
 def derived_name(path: Path) -> str:
@@ -217,7 +245,7 @@ def _hub_name(path: str) -> str:
 def _merged(first: Source, second: Source) -> Source:
     used = {file.label for file in first.files}
     files = [SourceFile(file.path, _distinct(file.label, used, "~")) for file in second.files]
-    return replace(first, files=(*first.files, *files), skipped=first.skipped + second.skipped)
+    return replace(first, files=(*first.files, *files), unread=(*first.unread, *second.unread))
 
 
 def _with_distinct_names(sources: Iterable[Source], given: set[str]) -> tuple[Source, ...]:

@@ -9,6 +9,7 @@ from threading import Lock
 import torch
 
 from endtask.config import Settings
+from endtask.errors import InputError, did_you_mean
 
 RECORDING = Lock()
 """A lock for the capture of a CUDA graph, and for streams of other threads.
@@ -41,6 +42,22 @@ class DeviceContext:
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
             torch.mps.synchronize()
+
+
+def device_named(name: str) -> torch.device:
+    """Return the device of this name, for `auto` the best that this machine has; raises `InputError` without it.
+
+    >>> device_named("cpu")
+    device(type='cpu')
+    """
+    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(device for device in present if present[device]))
+    if name not in present:
+        raise InputError(f"unknown device {name!r}", key="device", hint=did_you_mean(name, ("auto", *present)))
+    if not present[name]:
+        raise InputError(f"this machine has no {name} device", key="device", hint="use device=auto")
+    return torch.device(name)
 
 
 _SHAPES = 64

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from endtask.encoders.base import Encoder
 from endtask.encoders.checkpoint_files import without_bars
 from endtask.encoders.modernbert import rotary_of_each_kind
 from endtask.encoders.network import Network
@@ -20,15 +22,20 @@ def to_classifier(network: Network) -> Any:
     model = (architecture.token_classifier if is_tagger else architecture.classifier)(network.config)
     names = architecture.to_token_classifier if is_tagger else architecture.to_classifier
     names = getattr(model, "weight_names", names)
-    model.load_state_dict(_renamed(network, names), strict=True)
+    model.load_state_dict(_renamed(network.state_dict(), names), strict=True)
     model.eval()
     return model
 
 
 def to_masked_lm(network: Network) -> Any:
     """Return the stock masked language model with the network's weights."""
-    model = network.architecture.masked_lm(network.config)
-    loaded = model.load_state_dict(_renamed(network, network.architecture.to_masked_lm), strict=False)
+    return masked_lm_of(network.architecture, network.config, network.state_dict())
+
+
+def masked_lm_of(architecture: Encoder, config: Any, weights: Mapping[str, Tensor]) -> Any:
+    """Return the stock masked language model with a network's weights, given by their names there."""
+    model = architecture.masked_lm(config)
+    loaded = model.load_state_dict(_renamed(weights, architecture.to_masked_lm), strict=False)
     # The output matrix (and BERT's second name for its bias) are tied to loaded weights.
     untied = [name for name in loaded.missing_keys if name not in model._tied_weights_keys]
     if untied or loaded.unexpected_keys:
@@ -40,15 +47,16 @@ def to_masked_lm(network: Network) -> Any:
 
 def save_classifier(network: Network, folder: Path) -> None:
     """Write configuration and weights of the stock classifier, as Hugging Face does."""
-    _save(to_classifier(network), folder)
+    save_stock(to_classifier(network), folder)
 
 
 def save_masked_lm(network: Network, folder: Path) -> None:
     """Write configuration and weights of the stock masked language model, as Hugging Face does."""
-    _save(to_masked_lm(network), folder)
+    save_stock(to_masked_lm(network), folder)
 
 
-def _save(model: Any, folder: Path) -> None:
+def save_stock(model: Any, folder: Path) -> None:
+    """Write configuration and weights of a stock model, readable by all releases that we support."""
     with without_bars():
         model.save_pretrained(str(folder))
     path = folder / "config.json"
@@ -76,10 +84,10 @@ def _with_keys_of_all_releases(config: dict[str, Any]) -> dict[str, Any]:
     return dict(sorted(written.items()))
 
 
-def _renamed(network: Network, prefixes: dict[str, str]) -> dict[str, Tensor]:
-    """Return the network's weights under Hugging Face's names, without weights that have none."""
+def _renamed(weights: Mapping[str, Tensor], prefixes: Mapping[str, str]) -> dict[str, Tensor]:
+    """Return a network's weights under Hugging Face's names, without weights that have none."""
     renamed = {}
-    for name, weight in network.state_dict().items():
+    for name, weight in weights.items():
         for old, new in prefixes.items():
             if name.startswith(old):
                 renamed[new + name.removeprefix(old)] = weight

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,13 @@ from endtask.encoders.huggingface import save_classifier
 from endtask.encoders.network import TASK, Network
 from endtask.encoders.weights import load_weights
 from endtask.evaluation.evaluate import threshold_of
+from endtask.export.model_card import model_card
 from endtask.io.atomic import write_json, write_text
-from endtask.io.run_layout import BEST_WEIGHTS, MODEL_FACTS, RESULTS, SEED_RESULT, TASKS
-from endtask.registry import task_types
+from endtask.io.run_layout import BEST_WEIGHTS, MODEL_FACTS, RESULTS, SEED_RESULT, SETTINGS_FILE, TASKS
+from endtask.reporting.run_folder import RunFolder
 from endtask.task import Task
 from endtask.task.targets import score_scale
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer
-
-_MARKERS_NOTE = """- The head pools over the entity markers of a text, which no classifier of transformers does:
-  `AutoModel` loads the encoder only, `endtask.load` the complete model.
-"""
-_MARKERS_EXAMPLE = """import endtask
-predictions = endtask.load("path/to/this/folder").predict(["a text with its [[ entity markers ]]"])"""
 
 
 def save_model(
@@ -39,7 +33,8 @@ def save_model(
     weights = finetuned / f"seed-{best['seed']}" / BEST_WEIGHTS
     load_weights(weights, network)
     threshold = threshold_of(weights.with_name(SEED_RESULT), settings.evaluate)
-    _write(network, task, packed, settings, folder, results, seed=best["seed"], threshold=threshold)
+    run = RunFolder(packed.parent) if (packed.parent / SETTINGS_FILE).exists() else None
+    _write(network, task, packed, settings, folder, results, seed=best["seed"], threshold=threshold, run=run)
     return {"seed": best["seed"], "dev": best["dev"]}
 
 
@@ -71,6 +66,7 @@ def _write(
     *,
     seed: int,
     threshold: float,
+    run: RunFolder | None = None,
 ) -> None:
     """Write config, weights, tokenizer, card, and the facts that prediction needs."""
     if task.task_type.form == "numbers":
@@ -85,7 +81,16 @@ def _write(
         write_json(folder / MODEL_FACTS, facts)
     labels = tuple(network.config.id2label.values())
     reads_markers = not task.task_type.per_token and bool(markers_of(network.config))
-    card = model_card(settings, results, seed, labels, task_type=task.type, facts=facts, reads_markers=reads_markers)
+    card = model_card(
+        settings,
+        results,
+        seed,
+        labels,
+        task_type=task.type,
+        facts=facts,
+        reads_markers=reads_markers,
+        run=run,
+    )
     write_text(folder / "README.md", card)
 
 
@@ -120,96 +125,3 @@ def best_seed(finetuned: Path, settings: Settings, metric: str) -> dict[str, Any
         for seed in settings.model_seeds
     ]
     return max(results, key=lambda result: float(result["dev"][metric]))
-
-
-def model_card(
-    settings: Settings,
-    results: dict[str, Any],
-    seed: int,
-    labels: tuple[str, ...],
-    *,
-    task_type: str = "text",
-    facts: dict[str, Any] | None = None,
-    reads_markers: bool = False,
-) -> str:
-    """Return a short model card: what the model predicts, its scores, and how to load it."""
-    predicts = task_types.get(task_type)
-    summary = results["summary"]
-    sources = ", ".join(_code(source.name or source.path) for source in settings.corpus.sources) or "no corpus"
-    start = "random weights" if settings.model.path is None else _code(settings.model.path)
-    scores = f"{100 * summary['mean']:.1f} ± {100 * summary['std']:.1f}"
-    leak_free = (
-        f"{100 * summary['leak_free_mean']:.1f} ± {100 * summary['leak_free_std']:.1f}"
-        if "leak_free_mean" in summary
-        else "no such rows"
-    )
-    weights = f"The weights are those of seed {seed}, the best on dev."
-    if settings.skip_finetuning:
-        weights = "The weights are those of pre-training; there was no fine-tuning."
-    return f"""---
-library_name: transformers
-pipeline_tag: {predicts.card_pipeline}
----
-# {_plain(Path(settings.task.path).name or settings.task.path)}
-
-{predicts.card_title} trained from {start} with endtask on the task {_code(settings.task.path)} and text retrieved
-from: {sources}.
-
-{_labels_line(predicts, labels, facts or {})}
-- {summary["metric"]} on {results["split"]} ({results["rows"]} rows), mean and standard deviation over
-  {len(results["seeds"])} fine-tuning {"seed" if len(results["seeds"]) == 1 else "seeds"}: {scores}
-- the same on the {results["leak_free_rows"]} rows whose text is not in train: {leak_free}
-{_test_set_lines(results)}- {weights}
-- {_length_line(settings)}
-{_MARKERS_NOTE if reads_markers else ""}
-```python
-{_MARKERS_EXAMPLE if reads_markers else f"from transformers import pipeline{chr(10)}{predicts.card_call}"}
-```
-"""
-
-
-def _labels_line(task_type: Any, labels: tuple[str, ...], facts: dict[str, Any]) -> str:
-    if task_type.form == "numbers":
-        return "- It predicts a number on the scale of the training data."
-    named = f"- {'Tags' if task_type.per_token else 'Labels'}: {', '.join(map(_code, labels))}"
-    return f"{named}; predicted from a probability of {facts['threshold']:g}" if "threshold" in facts else named
-
-
-def _test_set_lines(results: dict[str, Any]) -> str:
-    """Return a line for each of several test sets, and one for their mean."""
-    sets = results.get("test_sets", {})
-    lines = [f"- {_code(name)} ({scores['rows']} rows): {100 * scores['mean']:.1f}" for name, scores in sets.items()]
-    if sets:
-        lines.append(f"- mean of the test sets: {100 * results['mean_of_test_sets']:.1f}")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _length_line(settings: Settings) -> str:
-    """Return how the model handles long texts."""
-    length, stride = settings.finetune.max_length, settings.finetune.window_stride
-    if stride is None:
-        return f"Texts are truncated to {length} tokens."
-    return (
-        f"Texts of more than {length} tokens were split into windows that start {stride} tokens apart, and the\n"
-        "  probabilities averaged. `endtask predict` does so; the pipeline below truncates long texts."
-    )
-
-
-def _plain(text: str) -> str:
-    r"""Escape a user's text for a Markdown line: no line breaks, no markup, no HTML.
-
-    >>> print(_plain("my_<b>task\n# 2"))
-    my\_\<b\>task \# 2
-    """
-    return re.sub(r"([\\`*_{}\[\]()<>#+!|~&])", r"\\\1", " ".join(text.split()))
-
-
-def _code(text: str) -> str:
-    r"""Return a user's text as a code span, fenced by more backticks than its longest run of them.
-
-    >>> print(_code("a`b"), _code("two\nlines"))
-    `` a`b `` `two lines`
-    """
-    text = " ".join(text.split()) or " "
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    return f"{'`' * (longest + 1)} {text} {'`' * (longest + 1)}" if longest else f"`{text}`"

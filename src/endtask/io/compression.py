@@ -1,32 +1,39 @@
-"""Plain, gzip, zstd and xz files as byte streams; a truncated file raises an error, never gives a short read."""
+"""Plain, gzip, zstd, xz and bzip2 files as byte streams; a truncated file raises an error, never gives a short read."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import lzma
 import sys
+import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from endtask.errors import InputError
 from endtask.io.atomic import atomic_file
+from endtask.io.input_files import ArchiveMember, InputFile, ReadProgress
 
 if sys.version_info >= (3, 14):
     from compression import zstd as zstd
 else:
     from backports import zstd as zstd
 
-COMPRESSIONS = (".gz", ".zst", ".xz")
-READ_FAILURES = (EOFError, OSError, zstd.ZstdError, lzma.LZMAError, zlib.error)
+COMPRESSIONS = (".gz", ".zst", ".xz", ".bz2")
 
-ReadProgress = Callable[[int], None]
-"""Called with the number of bytes of a file (as it is on disk) that were read since the last call."""
+
+class _DamagedBzip2(Exception):
+    """A bzip2 stream cannot be decompressed; `bz2` raises `OSError`, as a failing disk does."""
+
+
+READ_FAILURES = (_DamagedBzip2, EOFError, OSError, zstd.ZstdError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
 
 _CHUNK = 1 << 20
+_BZIP2_STEP = 1 << 16  # bytes; on damage what a step has decompressed is lost
 _LARGEST_WINDOW_LOG = 31  # what `zstd --long=31` writes; the library's default stops at 27
 
 
@@ -67,7 +74,48 @@ def without_compression(name: str) -> str:
     return name.removesuffix(suffix) if suffix.lower() in COMPRESSIONS else name
 
 
-def bare_suffix(path: Path) -> str:
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Bzip2Stream:
+    """The decompressed bytes of a bzip2 file of any number of streams.
+
+    `bz2.BZ2File` takes a damaged stream after the first for the end of the file.
+    """
+
+    def __init__(self, file: _Readable) -> None:
+        self._file = file
+        self._decompressor = bz2.BZ2Decompressor()
+        self._is_between_streams = False
+
+    def read1(self, size: int) -> bytes:
+        """Return some bytes, at most `size`; none at the end of the file."""
+        while True:
+            if self._decompressor.eof:
+                content = self._decompressor.unused_data
+                self._decompressor, self._is_between_streams = bz2.BZ2Decompressor(), True
+            else:
+                content = b""
+            if not content and self._decompressor.needs_input:
+                content = self._file.read(_CHUNK)
+                if not content and self._is_between_streams:
+                    return b""
+                if not content:
+                    raise EOFError
+            self._is_between_streams = self._is_between_streams and not content
+            try:
+                found = self._decompressor.decompress(content, min(size, _BZIP2_STEP))
+            except OSError as error:
+                raise _DamagedBzip2(str(error)) from None
+            if found:
+                return found
+
+    def close(self) -> None:
+        """Do nothing: the file is closed by its owner."""
+
+
+def bare_suffix(path: InputFile) -> str:
     """Return the suffix of a file without that of its compression.
 
     >>> bare_suffix(Path("train.jsonl.zst"))
@@ -76,24 +124,38 @@ def bare_suffix(path: Path) -> str:
     return Path(without_compression(path.name)).suffix.lower()
 
 
-def open_bytes(path: Path, progress: ReadProgress | None = None, *, window_log: int = _LARGEST_WINDOW_LOG) -> IO[bytes]:
+def open_bytes(
+    path: InputFile,
+    progress: ReadProgress | None = None,
+    *,
+    decompress: bool = True,
+    window_log: int = _LARGEST_WINDOW_LOG,
+) -> io.BufferedReader:
     """Open a file for reading, decompressing by its suffix; zstd may take memory for 2^`window_log` bytes."""
-    suffix = path.suffix.lower()
+    suffix = path.suffix.lower() if decompress else ""
+    file = _open_file(path)
+    # gzip and zstd readers take a file truncated at byte 0 for a whole one.
+    if suffix in COMPRESSIONS and _size(path) == 0:
+        file.close()
+        raise _truncated(path, row=None)
+    return io.BufferedReader(_Stream(file, _decompressor(suffix, file, window_log), progress), _CHUNK)
+
+
+def _open_file(path: InputFile) -> IO[bytes]:
     try:
-        file = open(path, "rb")  # noqa: SIM115 - the stream closes it
-        # gzip and zstd readers take a file truncated at byte 0 for a whole one.
-        if suffix in COMPRESSIONS and path.stat().st_size == 0:
-            file.close()
-            raise _truncated(path, row=None)
+        return path.opener() if isinstance(path, ArchiveMember) else open(path, "rb")
     except FileNotFoundError:
         raise InputError("no such file", path=path) from None
     except IsADirectoryError:
         raise InputError("is a folder, not a file", path=path) from None
     except PermissionError:
         raise InputError("may not be read by this user", path=path) from None
-    except OSError as error:
+    except READ_FAILURES as error:
         raise read_failure(error, path) from None
-    return io.BufferedReader(_Stream(file, _decompressor(suffix, file, window_log), progress), _CHUNK)
+
+
+def _size(path: InputFile) -> int:
+    return path.size if isinstance(path, ArchiveMember) else path.stat().st_size
 
 
 def _decompressor(suffix: str, file: IO[bytes], window_log: int) -> Any:
@@ -101,12 +163,14 @@ def _decompressor(suffix: str, file: IO[bytes], window_log: int) -> Any:
         return gzip.GzipFile(fileobj=file)
     if suffix == ".xz":
         return lzma.LZMAFile(file)
+    if suffix == ".bz2":
+        return Bzip2Stream(file)
     if suffix == ".zst":
         return zstd.ZstdFile(file, options={zstd.DecompressionParameter.window_log_max: window_log})
     return file
 
 
-def read_failure(error: Exception, path: Path, row: int | None = None) -> InputError:
+def read_failure(error: Exception, path: InputFile, row: int | None = None) -> InputError:
     """Return the InputError for an error while reading; catch `READ_FAILURES` around the reads."""
     if isinstance(error, EOFError):
         return _truncated(path, row)
@@ -115,13 +179,13 @@ def read_failure(error: Exception, path: Path, row: int | None = None) -> InputE
     return InputError(f"cannot be decompressed: {error}", path=path, row=row)
 
 
-def _truncated(path: Path, row: int | None) -> InputError:
+def _truncated(path: InputFile, row: int | None) -> InputError:
     return InputError("the file is cut off", path=path, row=row, hint="copy or download it again")
 
 
 @contextmanager
 def atomic_compressed_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a stream for writing; `path` appears when the block succeeds, compressed if it ends in .gz, .zst or .xz.
+    """Open a stream for writing; `path` appears when the block succeeds, compressed if its suffix says so.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -142,4 +206,6 @@ def _compressor(file: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
         return zstd.ZstdFile(file, "wb")
     if suffix == ".xz":
         return lzma.LZMAFile(file, "wb")
+    if suffix == ".bz2":
+        return bz2.BZ2File(file, "wb")
     return nullcontext(file)

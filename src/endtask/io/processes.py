@@ -34,6 +34,23 @@ def run_lock(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def is_locked(folder: Path) -> bool:
+    """Return whether a process holds the folder's lock.
+
+    The lock is tried only where a process left its number next to it: trying it might get in the way of a run that
+    starts at the same moment. A killed process leaves its number but not the lock.
+    """
+    if not (folder / ".lock-holder").exists():
+        return False
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:
+        return False
+
+
 def make_own_folder(folder: Path, own_file: str) -> None:
     """Create an output folder. Raise `InputError` if it has files but not `own_file`, which our folders have."""
     try:

@@ -50,6 +50,8 @@ class CheckResult:
     likely_markers: tuple[str, ...] = ()
     """Strings in nearly every text that look like entity markers and are not in the settings."""
     unread_corpus: str | None = None
+    unread_files: tuple[str, ...] = ()
+    """Sentences about files of the corpus that are of no known format."""
     unused_settings: tuple[str, ...] = ()
     validation_warnings: tuple[str, ...] = ()
     """Warnings about the rows that validate learned weights."""
@@ -69,6 +71,7 @@ class CheckResult:
             "leaks_between_tasks": list(self.leaks_between_tasks),
             "likely_markers": list(self.likely_markers),
             "unread_corpus": self.unread_corpus,
+            "unread_files": list(self.unread_files),
             "unused_settings": list(self.unused_settings),
             "validation_warnings": list(self.validation_warnings),
             "examples": list(self.examples),
@@ -85,6 +88,7 @@ class CheckResult:
         yield from (f"warning: {leak}" for leak in self.leaks_between_tasks)
         if self.unread_corpus:
             yield f"warning: {self.unread_corpus}"
+        yield from (f"note: {line}" for line in self.unread_files)
         yield from (f"warning: {warning}" for warning in (*self.unused_settings, *self.validation_warnings))
         if self.likely_markers:
             markers = ", ".join(f'"{marker}"' for marker in self.likely_markers)
@@ -130,6 +134,7 @@ def check(settings: Settings) -> CheckResult:
             leaks_between_tasks=tuple(leaks_between(task)),
             likely_markers=_unnamed_markers(sample, settings),
             unread_corpus=unread_corpus(settings),
+            unread_files=tuple(corpus.unread_lines()) if corpus else (),
             unused_settings=tuple(settings.unused_settings()),
             validation_warnings=(*chosen_by_dev(uses), *_weighting_warnings(task, settings)),
         )

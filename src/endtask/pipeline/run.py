@@ -32,7 +32,7 @@ from endtask.pipeline.inputs import (
 from endtask.pipeline.preflight import preflight
 from endtask.pipeline.stage import Counts, RunData, stage_fingerprint, values_read
 from endtask.pipeline.stages import STAGES as ALL_STAGES
-from endtask.progress import say
+from endtask.progress import say, warn
 from endtask.reporting.costs import stage_summary
 from endtask.reporting.format import duration
 from endtask.task import Task
@@ -113,6 +113,8 @@ class Run:
         if self.bundled.why_missing("corpus", self.settings):
             return None
         corpus = Corpus.read(self.settings.corpus)
+        for line in corpus.unread_lines():
+            warn(line, level="note")
         next(corpus.documents())  # raises for an empty or unreadable corpus before anything is written
         return corpus
 

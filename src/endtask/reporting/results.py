@@ -73,11 +73,11 @@ def stored_task(run: RunFolder) -> Task | None:
     """Return the task that the read stage stored."""
     if run.audit is None or "read" not in run.manifests:
         return None
-    auxiliary = {name: _stored_task(run, audit, name) for name, audit in run.auxiliary_audits.items()}
-    return replace(_stored_task(run, run.audit), auxiliary=auxiliary)
+    auxiliary = {name: _read_stored(run, audit, name) for name, audit in run.auxiliary_audits.items()}
+    return replace(_read_stored(run, run.audit), auxiliary=auxiliary)
 
 
-def _stored_task(run: RunFolder, audit: Tree, auxiliary: str | None = None) -> Task:
+def _read_stored(run: RunFolder, audit: Tree, auxiliary: str | None = None) -> Task:
     splits = {split: [example_of(row) for row in run.examples(split, auxiliary)] for split in audit["splits"]}
     return Task.from_examples(str(audit["name"]), splits, task_type=audit["type"], test_fraction=0)
 

@@ -120,6 +120,16 @@ def source_chart(shares: list[SourceShare]) -> Markup | None:
     return bar_chart(groups, ["of the corpus", "of the selected text"], title="Share of bytes by source")
 
 
+def corpus_notes(retrieved: dict[str, Any], selected: dict[str, Any], packed: dict[str, Any]) -> list[str]:
+    """Return the sentences about files and rows of the corpora that were not read, each once.
+
+    >>> corpus_notes({"corpus": {"notes": ["1 file not read"]}}, {}, {"aligned": {"notes": ["1 file not read"]}})
+    ['1 file not read']
+    """
+    parts = (retrieved.get("corpus", {}), selected.get("domain", {}), packed.get("aligned", {}))
+    return list(dict.fromkeys(note for part in parts for note in part.get("notes", ())))
+
+
 def domain_sentence(counts: dict[str, Any]) -> str:
     """Return a sentence on the passages drawn from the domain; empty if no objective reads them.
 

@@ -23,7 +23,7 @@ from endtask.retrieval.bm25.shards import Shard
 from endtask.retrieval.bm25.statistics_pass import WORTH_A_PROCESS, Block, blocks_of
 from endtask.retrieval.compiled import compiled
 from endtask.retrieval.queries import Query
-from endtask.retrieval.workers import Job, Report, run_jobs
+from endtask.retrieval.workers import Job, Report, processes_for_each, run_jobs
 
 MATCHED_QUERIES_STORED = 20
 _MAX_ENTRIES = 1 << 22
@@ -230,8 +230,9 @@ def fetch_passages(
 
     folder.mkdir(parents=True, exist_ok=True)
     parts = [folder / f"{matches.stem}.arrow" for _, matches in shards]
+    processes = processes_for_each(len(shards), workers)
     jobs = [
-        {"shard": shard.to_json(), "matches": str(matches), "part": str(part)}
+        {"shard": shard.to_json(), "matches": str(matches), "part": str(part), "processes": processes}
         for (shard, matches), part in zip(shards, parts, strict=True)
     ]
     total = sum(shard.size() for shard, _ in shards)
@@ -272,7 +273,7 @@ def handle(job: Job, report: Report) -> None:
     first = done = reported = 0
     read: list[int] = []
     with arrow.OSFile(job["part"], "wb") as file, arrow.ipc.new_stream(file, schema, options=options) as writer:
-        for block in blocks_of(shard, read.append):
+        for block in blocks_of(shard, read.append, processes=job.get("processes", 1)):
             low, high = np.searchsorted(indices, [first, first + len(block.texts)])
             if low < high:
                 rows = _rows(block, indices[low:high] - first, renames[low:high], sizes[low:high], shard)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
+from endtask.io.parquet_lookup import nearest_of, nearest_value, rows_where
 from endtask.io.run_layout import QUERIES, QUERY_WORDS, RETRIEVED, SELECTION, SETTINGS_FILE
 from endtask.io.stage_folder import left_out, read_manifest
-from endtask.io.tables import nearest_of, nearest_value, read_rows, rows_where
+from endtask.io.tables import read_rows
 from endtask.records import Label
 from endtask.retrieval.words import words_of
 

@@ -58,6 +58,8 @@ def retrieve(
         warn(f"corpus.exclude: {len(unknown):,} of its ids are not in the corpus ({examples})")
     top_k = papers_top_k(len(task.train), settings.top_k)
     terms = number_terms(words, [query.words for query in queries])
+    for line in joined.statistics.skipped_lines():
+        warn(line)
     folder = paths.scratch / "rankings"
     rankings = rank_passages(joined, terms, folder, top_k=top_k, k1=K1, b=B, workers=paths.workers)
     passages = _write_retrieved(joined, rankings, queries, paths)
@@ -67,7 +69,7 @@ def retrieve(
     # A run over a changed corpus can reuse shards; rankings serve only to resume this run.
     shutil.rmtree(folder, ignore_errors=True)
     return {
-        **_counts(joined),
+        **_counts(joined, corpus),
         "queries": len(queries),
         "texts_without_words": len(task.train) - sum(len(query.example_ids) for query in queries),
         "passages": passages,
@@ -158,12 +160,18 @@ def _write_sizes(joined: JoinedCorpus, path: Path) -> None:
         aside.write_bytes(content.getvalue())
 
 
-def _counts(joined: JoinedCorpus) -> dict[str, Any]:
+def _counts(joined: JoinedCorpus, corpus: Corpus) -> dict[str, Any]:
     total = joined.statistics.total
+    notes = [*corpus.unread_lines(), *joined.statistics.skipped_lines()]
     return {
         "dropped_by_contamination_filter": joined.contaminated,
         "unknown_exclusions": list(joined.unknown_exclusions),
         "passages_scored": joined.scored,
         "mean_length": joined.mean_length,
-        "corpus": {"passages": total.passages, "bytes": total.bytes, "sources": joined.statistics.to_dict()},
+        "corpus": {
+            "passages": total.passages,
+            "bytes": total.bytes,
+            "sources": joined.statistics.to_dict(),
+            "notes": notes,
+        },
     }

@@ -51,6 +51,15 @@ def run_jobs(module: str, jobs: Sequence[Job], count: int, report: Report) -> No
     queue.raise_first()
 
 
+def processes_for_each(jobs: int, workers: int) -> int:
+    """Return how many processes each job may use of its own, so that all jobs together use all cores.
+
+    >>> processes_for_each(1, 8), processes_for_each(3, 8), processes_for_each(20, 8)
+    (8, 2, 1)
+    """
+    return max(1, workers // max(1, jobs))
+
+
 class _Queue:
     """Jobs for several threads, and the errors of those that failed."""
 

@@ -14,7 +14,7 @@ from endtask.corpus import Corpus
 from endtask.errors import InputError, did_you_mean
 from endtask.io.run_layout import DOMAIN
 from endtask.io.selection_table import write_batches
-from endtask.progress import bar
+from endtask.progress import bar, warn
 from endtask.selectors.base import Order, fill
 from endtask.selectors.random import documents_at, drawn_batches, random_order
 
@@ -40,6 +40,9 @@ def select_domain(
     domain = domain_corpus(corpus, settings.sources)
     with bar("domain", domain.files_bytes(), unit="B") as advance:
         sizes = np.asarray([len(document.text.encode()) for document in domain.documents(advance)], dtype=np.int64)
+    skipped = domain.statistics.skipped_lines()
+    for line in skipped:
+        warn(line)
     order = random_order(sizes, seed)
     requested = settings.amount.budget(train_rows)
     needed = len(fill(order, sizes, requested, corpus_bytes=int(sizes.sum())))
@@ -58,6 +61,7 @@ def select_domain(
         "of_passages": len(sizes),
         "dropped_by_contamination_filter": dropped,
         "sources": [source.name for source in domain.sources],
+        "notes": [*domain.unread_lines(), *skipped],
         **({"less_than_requested": settings.amount.in_words(train_rows)} if is_short else {}),
     }
 

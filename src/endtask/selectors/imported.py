@@ -10,7 +10,7 @@ from pydantic import Field
 
 from endtask.config import Settings, SizeBudget
 from endtask.corpus.corpus import Seen, unique_id
-from endtask.corpus.reading import text_cell, text_column
+from endtask.corpus.rows import text_cell, text_column
 from endtask.corpus.sources import derived_name
 from endtask.errors import InputError
 from endtask.io.digests import file_digest

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 import tempfile
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +17,7 @@ from endtask.io.atomic import write_json
 from endtask.io.machine import describe_machine
 from endtask.io.run_layout import LATENCY
 from endtask.progress import bar, say
+from endtask.serving.onnx_model import load_model, open_session, write_onnx
 from endtask.serving.predictor import Text, load
 
 MOST_TEXTS = 300
@@ -94,53 +91,30 @@ def _onnx(model: Path, texts: Sequence[Text], per_token: bool) -> dict[str, Any]
         return {"missing": f"{', '.join(absent)} not installed"}
     with tempfile.TemporaryDirectory() as scratch:
         say("export to ONNX")
-        return time_calls(_session(model, texts, per_token, Path(scratch) / "model.onnx"), texts, "time ONNX Runtime")
+        path = Path(scratch) / "model.onnx"
+        write_onnx(model, path, texts[:1], per_token=per_token)
+        return time_calls(_session(model, path, texts[0], per_token), texts, "time ONNX Runtime")
 
 
-def _session(model: Path, texts: Sequence[Text], per_token: bool, path: Path) -> Callable[[Text], object]:
-    """Export the model and return its prediction function. Raise `InputError` if its outputs differ from torch's."""
+def _session(model: Path, path: Path, text: Text, per_token: bool) -> Callable[[Text], object]:
+    """Return the prediction function of an exported model. Raise `InputError` if its outputs differ from torch's."""
     import torch
-    from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 
-    from endtask.encoders.saved_model import classifier_class
-
-    tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=True)
-    config = AutoConfig.from_pretrained(str(model), local_files_only=True)
-    model_class = AutoModelForTokenClassification if per_token else classifier_class(config)
-    network = model_class.from_pretrained(str(model), local_files_only=True).eval()
+    tokenizer, network = load_model(model, per_token=per_token)
+    session = open_session(path)
 
     def inputs(text: Text, tensors: str) -> dict[str, Any]:
         pair = (text,) if isinstance(text, str) else text
         return dict(tokenizer(*pair, truncation=True, return_tensors=tensors))
 
-    example = inputs(texts[0], "pt")
-    tokens = torch.export.Dim("tokens", min=2, max=tokenizer.model_max_length)
-    shapes = {name: {1: tokens} for name in example}
-    with _quiet_export():
-        torch.onnx.export(network, kwargs=example, f=str(path), dynamo=True, dynamic_shapes=shapes, verbose=False)
-    session = import_module("onnxruntime").InferenceSession(str(path), providers=["CPUExecutionProvider"])
-
     def predict(text: Text) -> Any:
         return session.run(None, inputs(text, "np"))[0]
 
     with torch.inference_mode():
-        expected = network(**example).logits.numpy()
-    if not np.allclose(predict(texts[0]), expected, atol=1e-3):
+        expected = network(**inputs(text, "pt")).logits.numpy()
+    if not np.allclose(predict(text), expected, atol=1e-3):
         raise InputError("the outputs of the exported ONNX model differ from those of the model", path=model)
     return predict
-
-
-@contextmanager
-def _quiet_export() -> Iterator[None]:
-    """Suppress the exporter's warnings and log lines about its internals."""
-    level = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(level)
 
 
 def _dev_texts(run: Path) -> list[Text]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -17,9 +17,12 @@ from endtask.errors import InputError, did_you_mean_path
 from endtask.io.run_layout import MODEL_FACTS, TASKS
 from endtask.records import batched
 from endtask.registry import task_types
+from endtask.serving.onnx_model import OnnxModel, is_onnx, model_class
 from endtask.task_types.base import Answer, LabelSet, Prediction, Score, Tagged
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
@@ -30,8 +33,11 @@ Text = str | tuple[str, str] | list[str]
 """A text, a pair of texts, or the words of a text to tag."""
 
 
-def load(run: str | Path) -> Predictor:
+def load(run: str | Path, *, device: str = "cpu") -> Predictor:
     """Load the model of a finished run, or a text or token classifier in Hugging Face format.
+
+    Folders that `endtask export --to onnx` and `int8` write are loaded by ONNX Runtime, which runs on the CPU.
+    `device` is `cpu`, `cuda`, `mps` or `auto`, the best that this machine has.
 
     >>> load("runs/absent")
     Traceback (most recent call last):
@@ -47,7 +53,7 @@ def load(run: str | Path) -> Predictor:
     if not (model / "config.json").exists():
         raise InputError("no trained model here", path=folder, hint=f"finish the run first: endtask run {folder}")
     task = _task_folder(model)
-    return Predictor(model, task_type=_stored_task_type(task), takes_pairs=_has_pairs(task))
+    return Predictor(model, task_type=_stored_task_type(task), takes_pairs=_has_pairs(task), device=device)
 
 
 def _task_folder(model: Path) -> Path:
@@ -128,10 +134,12 @@ class Predictor:
     longer than the model's maximum are truncated, unless the model was trained on windows of them.
     """
 
-    def __init__(self, folder: Path, task_type: str | None = None, takes_pairs: bool | None = None) -> None:
-        from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
+    def __init__(
+        self, folder: Path, task_type: str | None = None, takes_pairs: bool | None = None, device: str = "cpu"
+    ) -> None:
+        from transformers import AutoConfig, AutoTokenizer
 
-        from endtask.encoders.saved_model import classifier_class
+        from endtask.encoders.device_context import device_named
 
         self._facts = _Facts.read(folder)
         with without_bars():
@@ -139,11 +147,20 @@ class Predictor:
             config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
             self.type = task_type or _implied_task_type(config)
             self.task_type = task_types.get(self.type or "text")()
-            model_class = AutoModelForTokenClassification if self.task_type.per_token else classifier_class(config)
-            self._model: PreTrainedModel = model_class.from_pretrained(str(folder), local_files_only=True).eval()
+            self._model = self._load_model(folder, config)
+        self.device = device_named("cpu" if is_onnx(folder) else device)
+        self._model.to(self.device)
         requires_pairs = {"always": True, "never": False}.get(self.task_type.second_text) if self.type else None
         self.takes_pairs = takes_pairs if requires_pairs is None else requires_pairs
         self.labels: tuple[str, ...] = tuple(self._model.config.id2label.values())
+
+    def _load_model(self, folder: Path, config: Any) -> PreTrainedModel | OnnxModel:
+        if is_onnx(folder):
+            return OnnxModel(folder, config)
+        model: PreTrainedModel = model_class(config, per_token=self.task_type.per_token).from_pretrained(
+            str(folder), local_files_only=True
+        )
+        return model.eval()
 
     def predict(self, texts: Iterable[Text], *, batch_size: int = 32) -> list[Any]:
         """Return a `Prediction`, `Score`, `LabelSet` or `Tagged` for each text or (text, second text) pair.
@@ -168,6 +185,20 @@ class Predictor:
             # A batch may mix texts and pairs; the tokenizer takes one kind at a time.
             for _, group in groupby(batch, key=lambda text: isinstance(text, str)):
                 yield from self._predict_batch(list(group))
+
+    def logits(self, texts: Sequence[Text]) -> list[NDArray[np.float32]]:
+        """Return the raw outputs for texts, without windows: a vector for a text, of a tagger a row for each token."""
+        words = [" ".join(text) if isinstance(text, list) else text for text in texts]
+        first = [text if isinstance(text, str) else text[0] for text in words]
+        second = [text[1] for text in words if not isinstance(text, str)]
+        inputs: Any = self._tokenizer(first, second or None, truncation=True, padding=True, return_tensors="pt")
+        import torch
+
+        with torch.inference_mode():
+            outputs = self._logits(inputs)
+        if not self.task_type.per_token:
+            return list(outputs.numpy())
+        return [row[mask.bool()].numpy() for row, mask in zip(outputs, inputs["attention_mask"], strict=True)]
 
     def _check(self, number: int, text: Text) -> None:
         if isinstance(text, list):
@@ -198,8 +229,13 @@ class Predictor:
             return self._mean_over_windows(single, self._facts.window_stride)
         first, second = single or [pair[0] for pair in pairs], [pair[1] for pair in pairs] or None
         inputs: Any = self._tokenizer(first, second, truncation=True, padding=True, return_tensors="pt")
-        outputs: Tensor = self.task_type.activation(self._model(**inputs).logits)
+        outputs: Tensor = self.task_type.activation(self._logits(inputs))
         return outputs
+
+    def _logits(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Return the model's outputs for padded token ids, on the CPU."""
+        logits: Tensor = self._model(**{name: values.to(self.device) for name, values in inputs.items()}).logits
+        return logits.float().cpu()
 
     def _mean_over_windows(self, texts: list[str], stride: int) -> Tensor:
         """Return the mean over each text's windows, which are those of training; a text may have hundreds."""
@@ -213,7 +249,7 @@ class Predictor:
         parts = []
         for start in range(0, len(owners), _WINDOW_BATCH):
             batch = {name: values[start : start + _WINDOW_BATCH] for name, values in inputs.items()}
-            parts.append(self.task_type.activation(self._model(**batch).logits))
+            parts.append(self.task_type.activation(self._logits(batch)))
         sums = torch.zeros(len(texts), len(self.labels)).index_add(0, owners, torch.cat(parts))
         return sums / owners.bincount()[:, None]  # (texts, labels)
 
@@ -245,7 +281,7 @@ class Predictor:
             return_offsets_mapping=True,
         )
         spans = inputs.pop("offset_mapping").numpy()
-        probabilities = self._model(**inputs).logits.softmax(-1).numpy()  # (texts, tokens, tags)
+        probabilities = self._logits(inputs).softmax(-1).numpy()  # (texts, tokens, tags)
         for row, text in enumerate(words):
             tokens = first_tokens(text, spans[row])
             yield np.where((tokens == NO_TOKEN)[:, None], 0, probabilities[row, tokens])

@@ -11,7 +11,7 @@ from endtask.io.tables import Row
 from endtask.records import Example
 from endtask.registry import task_types
 from endtask.task.columns import Columns, WrongCell, as_class, is_list, is_missing
-from endtask.task.split_tables import Table
+from endtask.task.table import Table
 
 _DELIMITERS = (";", "|", ",", "/", "\t")
 """What often joins several labels of one cell."""

@@ -1,53 +1,40 @@
-"""Read the table of each split: from one file, a folder with one file per split, or the Hugging Face hub."""
+"""Read the table of each split: from one file, or a folder with a file per split or a folder per class."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from endtask.config import ColumnSettings
-from endtask.errors import InputError, nearest
+from endtask.errors import InputError, a_few, nearest
 from endtask.io.compression import COMPRESSIONS, bare_suffix
-from endtask.io.tables import ROW_SUFFIXES, Row, read_rows
-from endtask.task.columns import find_columns
+from endtask.io.input_files import Note, ReadOptions
+from endtask.io.rows.base import RowFormat, row_formats
+from endtask.io.rows.conll import is_conll
+from endtask.io.tables import known_suffixes, row_format, row_suffixes
+from endtask.task.class_folders import class_tables, find_class_folders
+from endtask.task.hub_tables import HUB_PREFIX, is_saved_data_set, read_saved_tables
+from endtask.task.table import Table, split_of, split_order
 
-SPLITS = ("train", "dev", "test")
-SPLIT_NAMES: Mapping[str, str] = {
-    "train": "train",
-    **dict.fromkeys(("dev", "validation", "valid", "val"), "dev"),
-    "test": "test",
-}
-HUB_PREFIX = "hf:"
-TEST_SET = "test-"
-"""Prefix of the names of several test sets."""
-_KNOWN = f"{' '.join(ROW_SUFFIXES)}, plain or {' '.join(COMPRESSIONS)}"
+_SHOWN = 5
 
 
-@dataclass(frozen=True)
-class Table:
-    """The rows of one split as in the file, with their row numbers."""
-
-    path: str
-    rows: tuple[tuple[int, Row], ...]
-
-    @property
-    def columns(self) -> list[str]:
-        """All columns that any row has; rows of JSON Lines may leave out columns."""
-        return list(dict.fromkeys(name for _, row in self.rows for name in row))
-
-
-def read_tables(path: str) -> dict[str, Table]:
-    """Return the table of each split in a file or folder; a single file is the train split."""
+def read_tables(path: str) -> tuple[dict[str, Table], list[str]]:
+    """Return the table of each split in a file or folder, and notes for people; a single file is the train split."""
     if not path:
         raise InputError("no task given", key="task.path", hint="a file, a folder, hf:NAME or docstrings")
     source = Path(path)
-    if source.is_dir():
-        return {split: _read_table(file) for split, file in split_files(source).items()}
+    notes: list[str] = []
     if not source.exists():
         raise _missing(source)
-    return {"train": _read_table(source)}
+    if source.is_file():
+        return {"train": _read_table(source, notes.append)}, notes
+    if is_saved_data_set(source):
+        return read_saved_tables(source)
+    found = _find_splits(source)
+    if not found.splits and (folders := find_class_folders(source)):
+        return class_tables(source, folders, notes.append), notes
+    tables = {split: _read_table(file, notes.append) for split, file in split_files(source).items()}
+    return tables, [*dict.fromkeys(notes), *_unread_notes(source, found.unread)]
 
 
 def task_name(path: str) -> str:
@@ -62,54 +49,76 @@ def task_name(path: str) -> str:
     return source.resolve().name if source.is_dir() else _bare_name(source) or source.name
 
 
-def split_of(name: str) -> str | None:
-    """Return the split that a file or hub split is named after, `test-NAME` for one of several test sets.
-
-    >>> [split_of(name) for name in ("train", "valid", "test_matched", "test-new", "extra")]
-    ['train', 'dev', 'test-matched', 'test-new', None]
-    """
-    name = name.lower().replace("_", "-")
-    if name.startswith(TEST_SET) and name != TEST_SET:
-        return name
-    return SPLIT_NAMES.get(name.removesuffix("-matched"))
-
-
 def split_files(folder: Path) -> dict[str, Path]:
     """Return the file of each split in a folder, in the order train, dev, test, other test sets by name."""
-    files = [entry for entry in _entries(folder) if entry.is_file() and not entry.name.startswith(".")]
-    found: dict[str, Path] = {}
-    for file in files:
-        split = split_of(_bare_name(file))
-        if split is None or bare_suffix(file) not in ROW_SUFFIXES:
-            continue
-        if split in found:
-            raise InputError(
-                f"two files for the {split} split: {found[split].name} and {file.name}",
-                path=folder,
-                hint="keep one of them",
-            )
-        found[split] = file
-    if "train" not in found:
-        names = ", ".join(file.name for file in files[:10])
+    found = _find_splits(folder)
+    if "train" not in found.splits:
+        names = ", ".join([*(file.name for file in found.splits.values()), *found.unread][:10])
         only = f"only {names}" if names else "which has no files"
-        raise InputError(f"no train file in this folder, {only}", path=folder, hint=f"train with {_KNOWN}")
-    return {split: found[split] for split in sorted(found, key=_split_order)}
+        hint = f"train with a suffix that is known, or a folder for each class; {known_suffixes(row_suffixes())}"
+        raise InputError(f"no train file in this folder, {only}", path=folder, hint=hint)
+    return {split: found.splits[split] for split in sorted(found.splits, key=split_order)}
 
 
-def _split_order(split: str) -> tuple[int, str]:
-    """Return a sort key: train, dev, test, then other test sets by name."""
-    return (SPLITS.index(split) if split in SPLITS else len(SPLITS), split)
+@dataclass
+class _FolderFiles:
+    """The file of each split, and the names of the other files and folders."""
+
+    splits: dict[str, Path] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+
+
+def _find_splits(folder: Path) -> _FolderFiles:
+    """Return the files of a folder; of several files for a split, the one whose format has the lowest precedence."""
+    found = _FolderFiles()
+    candidates: dict[str, list[tuple[int, Path]]] = {}
+    for entry in _entries(folder):
+        split = split_of(_bare_name(entry)) if entry.is_file() else None
+        file_format = _format_of(entry) if split is not None else None
+        if split is None or file_format is None:
+            found.unread.append(f"{entry.name}/" if entry.is_dir() else entry.name)
+        else:
+            candidates.setdefault(split, []).append((file_format.precedence, entry))
+    for split, files in candidates.items():
+        (precedence, file), *others = sorted(files)
+        if others and others[0][0] == precedence:
+            message = f"two files for the {split} split: {file.name} and {others[0][1].name}"
+            raise InputError(message, path=folder, hint="keep one of them")
+        found.splits[split] = file
+        found.unread += [other.name for _, other in others]
+    found.unread.sort()
+    return found
 
 
 def _entries(folder: Path) -> list[Path]:
+    """Return the files and folders in a folder by name, without hidden ones."""
     try:
-        return sorted(folder.iterdir())
+        return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError as error:
         raise InputError(f"the folder cannot be listed: {error.strerror}", path=folder) from None
 
 
-def _read_table(path: Path) -> Table:
-    return Table(str(path), tuple(read_rows(path)))
+def _format_of(path: Path) -> RowFormat | None:
+    """Return the format of a task's file by its name and, where the name may mean several, its content."""
+    found = row_format(path)
+    if (found is None or bare_suffix(path) == ".tsv") and is_conll(path):
+        found = row_formats.get("conll")()
+    return found
+
+
+def _read_table(path: Path, note: Note) -> Table:
+    file_format = _format_of(path)
+    if file_format is None:
+        raise InputError("unknown kind of file", path=path, hint=known_suffixes(row_suffixes()))
+    return Table(str(path), tuple(file_format.rows(path, ReadOptions(note=note))))
+
+
+def _unread_notes(folder: Path, names: list[str]) -> list[str]:
+    """Return a note on the files and folders of a task's folder that are not read."""
+    if not names:
+        return []
+    count = "1 file or folder" if len(names) == 1 else f"{len(names):,} files or folders"
+    return [f"{count} of {folder.name} not read, named after no split: {a_few(names, _SHOWN)}"]
 
 
 def _bare_name(path: Path) -> str:
@@ -119,7 +128,7 @@ def _bare_name(path: Path) -> str:
     if suffix in COMPRESSIONS:
         name = name[: -len(suffix)]
     suffix = Path(name).suffix.lower()
-    return name[: -len(suffix)] if suffix in ROW_SUFFIXES else name
+    return name[: -len(suffix)] if suffix in (*row_suffixes(), ".txt") else name
 
 
 def _missing(path: Path) -> InputError:
@@ -128,78 +137,3 @@ def _missing(path: Path) -> InputError:
     return InputError(
         "no such file or folder", path=path, hint=f"did you mean {str(folder / close)!r}?" if close else None
     )
-
-
-Convert = Callable[[Any], Any]
-
-
-def read_hub_tables(path: str, wanted: ColumnSettings) -> tuple[dict[str, Table], list[str]]:
-    """Return the table of each split of `hf:NAME` or `hf:NAME:CONFIG`, and notes about unused splits.
-
-    Class numbers become class names. Splits without labels, such as hidden test sets, are left out.
-    """
-    tables: dict[str, Table] = {}
-    notes: list[str] = []
-    for name, data in _load(path).items():
-        split = split_of(name)
-        if split is None or split in tables:
-            notes.append(f"split {name!r} of {path} is not used (splits are {', '.join(SPLITS)})")
-            continue
-        table = table_of(f"{path} {name}", data)
-        if split == "train" or has_labels(table, wanted):
-            tables[split] = table
-        else:
-            notes.append(f"split {name!r} of {path} has no labels and is ignored")
-    if "train" not in tables:
-        raise InputError("this data set has no train split", path=path, hint="; ".join(notes) or None)
-    return {split: tables[split] for split in sorted(tables, key=_split_order)}, notes
-
-
-def _load(path: str) -> dict[str, Any]:
-    try:
-        import datasets
-    except ImportError:
-        raise InputError(
-            "reading from the hub needs the package `datasets`",
-            path=path,
-            hint="pip install 'endtask[hub]'",
-        ) from None
-    name, _, config = path.removeprefix(HUB_PREFIX).partition(":")
-    try:
-        return dict(datasets.load_dataset(name, config or None))
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"cannot be loaded: {reason}", path=path) from None
-
-
-def table_of(path: str, data: Any) -> Table:
-    """Return the rows of a `datasets.Dataset` with class names in place of class numbers; `path` is for messages."""
-    converters = {name: convert for name, feature in data.features.items() if (convert := _converter(feature))}
-    rows = tuple((number, _convert(row, converters)) for number, row in enumerate(data, start=1))
-    return Table(path, rows)
-
-
-def _convert(row: Row, converters: dict[str, Convert]) -> Row:
-    return {name: converters[name](value) if name in converters else value for name, value in row.items()}
-
-
-def _converter(feature: Any) -> Convert | None:
-    """Return a function from a column's class numbers to class names, for one class or a list of them."""
-    names = getattr(feature, "names", None)
-    if names is not None:
-        return lambda number: _class_name(names, number)
-    item_names = getattr(getattr(feature, "feature", None), "names", None)
-    if item_names is not None:
-        return lambda numbers: None if numbers is None else [_class_name(item_names, number) for number in numbers]
-    return None
-
-
-def _class_name(names: Sequence[str], number: int | None) -> str | None:
-    return None if number is None or number < 0 else names[number]
-
-
-def has_labels(table: Table, wanted: ColumnSettings) -> bool:
-    """Return whether any row has a label; hidden test sets have none."""
-    columns = find_columns(table.columns, wanted, table.path)
-    column = columns.tags if columns.tokens and columns.tags else columns.label
-    return column is not None and any(row.get(column) not in (None, -1) for _, row in table.rows)

@@ -19,8 +19,11 @@ from endtask.registry import task_types
 from endtask.task.columns import Columns, WrongCell, find_columns, require_columns
 from endtask.task.docstrings_task import NAME, NOTE, docstring_splits
 from endtask.task.examples import check_ids, check_labels, complete, detect_type, is_empty, read_examples
+from endtask.task.hub_tables import HUB_PREFIX, read_hub_tables
+from endtask.task.spans import as_tagged_words
 from endtask.task.split import carve, group_key
-from endtask.task.split_tables import HUB_PREFIX, SPLITS, TEST_SET, Table, read_hub_tables, read_tables, task_name
+from endtask.task.split_tables import read_tables, task_name
+from endtask.task.table import SPLITS, TEST_SET, Table
 
 Splits = dict[str, tuple[Example, ...]]
 
@@ -101,7 +104,7 @@ class Task:
         if settings.path.startswith(HUB_PREFIX):
             tables, notes = read_hub_tables(settings.path, settings.columns)
         else:
-            tables, notes = read_tables(settings.path), []
+            tables, notes = read_tables(settings.path)
         type_name, splits, more_notes = _read_splits(tables, settings)
         return cls.from_examples(
             task_name(settings.path),
@@ -171,16 +174,17 @@ def _read_splits(
     for split, table in tables.items():
         if not table.rows:
             raise InputError(f"the {split} split has no rows", path=table.path)
+    tables, wanted, notes = as_tagged_words(tables, settings)
     train = tables["train"]
-    columns = find_columns(train.columns, settings.columns, train.path)
+    columns = find_columns(train.columns, wanted, train.path)
     type_name = detect_type(settings.type, columns, train, label_delimiter=settings.label_delimiter)
     task_type = task_types.get(type_name)
-    notes = _column_notes(columns, task_type)
+    notes += _column_notes(columns, task_type)
     if task_type.detection_note and settings.type == "auto":
         notes.append(task_type.detection_note)
     splits: dict[str, list[Example]] = {}
     for split, table in tables.items():
-        found = find_columns(table.columns, settings.columns, table.path)
+        found = find_columns(table.columns, wanted, table.path)
         require_columns(found, type_name, table.columns, table.path)
         if task_type.second_text == "optional" and bool(found.text_pair) != bool(columns.text_pair):
             raise InputError(f"{split} and train differ in whether they have a second text", path=table.path)

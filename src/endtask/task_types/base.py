@@ -7,7 +7,7 @@ modules import torch inside methods only, since tasks are read and checked witho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
     from endtask.task.columns import Columns
-    from endtask.task.split_tables import Table
+    from endtask.task.table import Table
 
 
 __all__ = ["Answers", "TaskType", "task_types"]
@@ -211,6 +211,10 @@ class Prediction:
     def __str__(self) -> str:
         return f"{self.label}\t{self.probability:.4f}"
 
+    def columns(self) -> dict[str, Any]:
+        """Return the cells of a table with predictions, by column."""
+        return {"label": self.label, **_probability_columns(self.probabilities)}
+
 
 @dataclass(frozen=True)
 class Score:
@@ -225,6 +229,10 @@ class Score:
 
     def __str__(self) -> str:
         return f"{self.score:.4f}"
+
+    def columns(self) -> dict[str, Any]:
+        """Return the cells of a table with predictions, by column."""
+        return {"score": self.score}
 
 
 @dataclass(frozen=True)
@@ -241,6 +249,10 @@ class LabelSet:
 
     def __str__(self) -> str:
         return ", ".join(self.labels)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the cells of a table with predictions, by column."""
+        return {"labels": list(self.labels), **_probability_columns(self.probabilities)}
 
 
 @dataclass(frozen=True)
@@ -259,6 +271,14 @@ class Tagged:
 
     def __str__(self) -> str:
         return " ".join(f"{word}/{tag}" for word, tag in zip(self.words, self.tags, strict=True))
+
+    def columns(self) -> dict[str, Any]:
+        """Return the cells of a table with predictions, by column."""
+        return {"tags": list(self.tags), "tag_probabilities": list(self.probabilities)}
+
+
+def _probability_columns(probabilities: Mapping[str, float]) -> dict[str, Any]:
+    return {f"probability_{label}": value for label, value in probabilities.items()}
 
 
 Answer = Prediction | Score | LabelSet | Tagged

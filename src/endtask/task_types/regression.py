@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from endtask.objectives.task_losses import TaskObjective
     from endtask.task import Task
     from endtask.task.columns import Columns
-    from endtask.task.split_tables import Table
+    from endtask.task.table import Table
 
 SCORE = "score"
 """The name of the only output."""

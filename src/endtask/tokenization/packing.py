@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from endtask.config import Settings
-from endtask.corpus.corpus import DrawnDocuments
+from endtask.corpus.corpus import Corpus, DrawnDocuments
 from endtask.errors import InputError, did_you_mean
 from endtask.io.run_layout import TASKS
 from endtask.io.selection_table import SelectedTexts
@@ -86,7 +86,8 @@ def pack(
     if domain is not None:
         counts["domain"] = _counts(_pack_domain(domain, tokenizer, settings, folder / "domain"))
     if aligned is not None:
-        counts["aligned"] = _counts(_pack_aligned(aligned, tokenizer, settings, folder / "aligned"))
+        packed = _counts(_pack_aligned(aligned, tokenizer, settings, folder / "aligned"))
+        counts["aligned"] = {**packed, "notes": _aligned_notes(aligned.corpus)}
     counts |= _pack_task(task, tokenizer, settings, folder)
     if task.auxiliary:
         counts[TASKS] = {
@@ -135,6 +136,14 @@ def _pack_aligned(
     with bar("tokens of aligned objectives", None):
         encode = sampling_encoder(tokenizer, sampled, settings.seed)
         return pack_aligned(documents, tokenizer, settings.pretrain.max_length, folder, encode=encode)
+
+
+def _aligned_notes(corpus: Corpus) -> list[str]:
+    """Return sentences about what was not read of the text of aligned objectives, and print them."""
+    notes = [*corpus.unread_lines(), *corpus.statistics.skipped_lines()]
+    for note in notes:
+        warn(note)
+    return notes
 
 
 def tokenizer_for(

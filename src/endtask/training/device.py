@@ -11,9 +11,9 @@ import torch
 
 from endtask.config import Settings
 from endtask.encoders.attention import choose_backend
-from endtask.encoders.device_context import DeviceContext, allow_shapes, compiles
+from endtask.encoders.device_context import DeviceContext, allow_shapes, compiles, device_named
 from endtask.encoders.network import Network
-from endtask.errors import InputError, TrainingError
+from endtask.errors import TrainingError
 
 _COMPILED_FROM = 30e6
 """Tokens from which training saves the quarter minute that compiling takes (benchmarks/results/replay.json)."""
@@ -31,12 +31,7 @@ def choose_device(settings: Settings) -> torch.device:
     """Return the device of the settings, or the best one present; also set the number of CPU threads."""
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if settings.device == "auto":
-        return torch.device(next(name for name in ("cuda", "mps", "cpu") if present[name]))
-    if not present[settings.device]:
-        raise InputError(f"this machine has no {settings.device} device", key="device", hint="use device=auto")
-    return torch.device(settings.device)
+    return device_named(settings.device)
 
 
 def move(network: Network, settings: Settings, context: DeviceContext, *, tokens: float = math.inf) -> Network:

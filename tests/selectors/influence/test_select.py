@@ -23,7 +23,7 @@ from endtask.selectors.influence.runner import InfluenceRunner
 from endtask.selectors.influence.scorer import Scorer, score_units
 from tests.selectors.influence.small import (
     CANDIDATES,
-    OWN,
+    OPTIONS,
     make_candidates,
     make_runner,
     make_task,
@@ -94,7 +94,7 @@ def test_other_choices(tmp_path: Path, values: dict[str, Any]) -> None:
 
 def test_influence_can_be_fused(tmp_path: Path) -> None:
     plain = small_settings()
-    select = {"name": "fusion", "budget": "10passages", "selectors": ["best_rank", {"name": "influence", **OWN}]}
+    select = {"name": "fusion", "budget": "10passages", "selectors": ["best_rank", {"name": "influence", **OPTIONS}]}
     settings = resolve({**plain.model_dump(mode="json"), "select": select})
     counts, kept = run_influence(tmp_path, settings)
     assert len(kept) == 10

@@ -26,11 +26,11 @@ from tests.tiny import make_network, make_tokenizer
 from tests.toy_run import hashes, toy_settings
 
 Command = Callable[..., Answer]
-OWN = {"size": "tiny", "epochs": 1, "share_of_budget": None}
+OPTIONS = {"size": "tiny", "epochs": 1, "share_of_budget": None}
 
 
 def influence_run(toy: Path, output: Path, **changes: Any) -> dict[str, Any]:
-    select = {"name": "influence", "budget": "20%retrieved", **OWN}
+    select = {"name": "influence", "budget": "20%retrieved", **OPTIONS}
     return toy_settings(toy, output, **{"select": select, **changes})
 
 
@@ -57,14 +57,14 @@ def selected_run(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_the_scoring_model_reads_makes_the_selection_anew(
     toy: Path, tmp_path: Path, changes: dict[str, Any], is_redone: bool
 ) -> None:
-    own = {**OWN, "share_of_budget": 0.1 if changes.pop("limited", False) else None}
+    options = {**OPTIONS, "share_of_budget": 0.1 if changes.pop("limited", False) else None}
 
     def digest(select: dict[str, Any], changes: dict[str, Any]) -> str:
         values = influence_run(toy, tmp_path / "run", **changes)
         values["select"] = {"budget": "20%retrieved", **select}
         return Run(resolve(values)).stage_folders()["select"].fingerprint
 
-    influence = {"name": "influence", **own}
+    influence = {"name": "influence", **options}
     assert (digest(influence, {}) != digest(influence, changes)) == is_redone
     assert digest({"name": "dsir"}, {}) == digest({"name": "dsir"}, changes)
 
@@ -192,8 +192,8 @@ def test_the_ledger_counts_what_the_scoring_models_cost(selected_run: Path) -> N
 
 
 def test_why_shows_what_helps_a_dev_row_that_was_a_target(toy: Path, tmp_path: Path, command: Command) -> None:
-    own = {**OWN, "targets": "dev", "target_batch": 3}
-    endtask.run(influence_run(toy, tmp_path, select={"name": "influence", **own}), until="select")
+    options = {**OPTIONS, "targets": "dev", "target_batch": 3}
+    endtask.run(influence_run(toy, tmp_path, select={"name": "influence", **options}), until="select")
     answer = command("why", tmp_path, "--example", "dev-2")
     assert answer.code == 0, answer
     first, text, together, most = answer.out.splitlines()[:4]

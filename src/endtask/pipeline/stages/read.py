@@ -11,7 +11,7 @@ from endtask.io.atomic import write_json, write_text
 from endtask.io.run_layout import AUDIT, TASKS
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
-from endtask.progress import warn
+from endtask.progress import say, warn
 from endtask.records import Example
 from endtask.task import Task, audit
 from endtask.task.leaks import leaks_between
@@ -58,6 +58,8 @@ def _write_task(task: Task, folder: Path, prefix: str = "", leaks: Sequence[str]
     write_json(folder / AUDIT, {**findings.to_dict(), **leaks_between_tasks})
     for split, examples in task.splits.items():
         write_text(folder / f"{split}.jsonl", "".join(f"{_as_json(example)}\n" for example in examples))
+    for note in task.notes:
+        say(f"note: {prefix}{note}")
     for problem in findings.problems:
         if problem.level != "note":
             warn(f"{prefix}{problem.message}", level=problem.level)

@@ -100,9 +100,7 @@ class _Joiner:
         self._ids, self._texts = KeySet(), KeySet()
         self._excluded = string_keys(sorted(corpus.exclude))
         self._unknown = np.ones(len(self._excluded), dtype=np.bool_)
-        self._statistics = CorpusStatistics(
-            {source.name: SourceStatistics(skipped_files=source.skipped) for source in corpus.sources}
-        )
+        self._statistics = CorpusStatistics.of(corpus.sources)
 
     def join(self, shards: Sequence[tuple[Shard, ShardFolder]]) -> JoinedCorpus:
         joined: list[JoinedShard] = []
@@ -135,6 +133,7 @@ class _Joiner:
         counts = self._statistics.sources[shard.shard.source.name]
         counts.documents += shard.folder.counts.documents
         counts.empty += shard.folder.counts.empty
+        counts.add_skipped(shard.folder.counts.skipped, shard.folder.counts.first_skipped)
         words = 0
         for first, passages in shard.folder.passages():
             states = self._states(passages, first, shard, counts)

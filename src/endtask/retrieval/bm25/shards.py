@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 from zlib import crc32
@@ -71,13 +71,15 @@ class Shard:
         """Return plain values for another process."""
         files = [[str(file.path), file.label] for file in self.source.files]
         source = {"name": self.source.name, "path": self.source.path, "text": self.source.text}
-        return {**source, "license": self.source.license, "files": files, "characters": self.passage_characters}
+        options = {"license": self.source.license, "skip_errors": self.source.skip_errors}
+        return {**source, **options, "files": files, "characters": self.passage_characters}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Shard:
         """Rebuild a shard from what `to_json` returned."""
         files = tuple(SourceFile(Path(path), label) for path, label in value["files"])
-        source = Source(value["name"], value["path"], files=files, text=value["text"], license=value["license"])
+        options = {key: value[key] for key in ("text", "license", "skip_errors")}
+        source = Source(value["name"], value["path"], files=files, **options)
         return cls(source, value["characters"])
 
 
@@ -110,12 +112,14 @@ def _groups(files: tuple[SourceFile, ...]) -> Iterator[tuple[SourceFile, ...]]:
 
 @dataclass(frozen=True)
 class ShardCounts:
-    """Counts of a shard: `documents` with text, `empty` documents, passages, pairs."""
+    """Counts of a shard: `documents` with text, `empty` documents, passages, pairs; `skipped` could not be read."""
 
     documents: int = 0
     empty: int = 0
     passages: int = 0
     pairs: int = 0
+    skipped: int = 0
+    first_skipped: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,15 @@ import numpy as np
 
 from endtask.corpus import Corpus
 from endtask.corpus.corpus import passages_of
-from endtask.corpus.reading import SourceDocument, read_source
+from endtask.corpus.reading import Skipped, SourceDocument, read_source
 from endtask.io.atomic import atomic_file
-from endtask.io.compression import ReadProgress
+from endtask.io.input_files import ReadProgress
 from endtask.progress import Advance, bar
 from endtask.retrieval.bm25.join import JoinedCorpus, join
 from endtask.retrieval.bm25.scan import Scanned, Scanner, Terms, string_keys
 from endtask.retrieval.bm25.shards import PASSAGE, Passages, Shard, ShardCounts, ShardFolder, ShardWriter, shards_of
 from endtask.retrieval.contamination import ContaminationFilter
-from endtask.retrieval.workers import Job, Report, run_jobs
+from endtask.retrieval.workers import Job, Report, processes_for_each, run_jobs
 
 WORTH_A_PROCESS = 8_000_000
 """Bytes on disk; reading fewer is faster than starting processes."""
@@ -101,8 +101,8 @@ def _scan_shards(missing: Sequence[tuple[Shard, Path]], spec: ScanSpec, folder: 
     total = sum(shard.size() for shard, _ in missing)
     # The largest first, so that no worker starts a large shard when the others have finished.
     ordered = sorted(missing, key=lambda pair: -pair[0].size())
-    spec_values = [str(spec_path), spec.key]
-    jobs = [{"shard": shard.to_json(), "folder": str(path), "spec": spec_values} for shard, path in ordered]
+    common = {"spec": [str(spec_path), spec.key], "processes": processes_for_each(len(ordered), workers)}
+    jobs = [{"shard": shard.to_json(), "folder": str(path), **common} for shard, path in ordered]
     with bar("read corpus", total or None, unit="bytes") as advance:
         run_jobs(__name__, jobs, workers if total >= WORTH_A_PROCESS else 1, _TotalProgress(advance))
 
@@ -135,7 +135,8 @@ def handle(job: Job, report: Report) -> None:
             last = time.monotonic()
             _report(unreported, report)
 
-    _reader(*job["spec"]).read(Shard.from_json(job["shard"]), Path(job["folder"]), progress)
+    reader, shard = _reader(*job["spec"]), Shard.from_json(job["shard"])
+    reader.read(shard, Path(job["folder"]), progress, processes=job.get("processes", 1))
     _report(unreported, report)
 
 
@@ -163,11 +164,13 @@ class Block:
     documents: int = 0
 
 
-def blocks_of(shard: Shard, progress: ReadProgress | None = None) -> Iterator[Block]:
+def blocks_of(
+    shard: Shard, progress: ReadProgress | None = None, *, skipped: Skipped | None = None, processes: int = 1
+) -> Iterator[Block]:
     """Read a shard, a block at a time."""
     block = Block()
     size = 0
-    for reading in read_source(shard.source, progress):
+    for reading in read_source(shard.source, progress, skipped=skipped, processes=processes):
         has_text = False
         for passage_id, text in passages_of(reading, shard.passage_characters):
             has_text = True
@@ -190,7 +193,7 @@ class ShardReader:
         self._spec = spec
         self._terms = Terms(spec.words)
 
-    def read(self, shard: Shard, folder: Path, progress: Callable[..., None]) -> None:
+    def read(self, shard: Shard, folder: Path, progress: Callable[..., None], *, processes: int = 1) -> None:
         """Scan `shard` and write its statistics to `folder`.
 
         Call `progress` with the bytes `read` from disk, and with the bytes of `text` and the `passages` scanned.
@@ -198,8 +201,9 @@ class ShardReader:
         scanner = Scanner(self._terms, self._spec.contamination_filter.table)
         writer = ShardWriter(folder)
         documents = empty = passages = pairs = 0
+        skipped = Skipped()
         try:
-            for block in blocks_of(shard, lambda count: progress(read=count)):
+            for block in blocks_of(shard, lambda count: progress(read=count), skipped=skipped, processes=processes):
                 scanned = scanner.scan(block.texts)
                 writer.add(self._records(block, scanned), scanned.pairs)
                 documents += block.documents
@@ -207,7 +211,7 @@ class ShardReader:
                 passages += len(block.texts)
                 pairs += len(scanned.pairs)
                 progress(text=int(scanned.sizes.sum()), passages=len(block.texts))
-            counts = ShardCounts(documents, empty, passages, pairs)
+            counts = ShardCounts(documents, empty, passages, pairs, skipped.count, skipped.messages)
             writer.finish(scanner.document_frequency, counts)
         finally:
             writer.close()

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from endtask.errors import InputError, did_you_mean
 from endtask.io.atomic import atomic_file
+from endtask.io.parquet_lookup import rows_where
 from endtask.io.run_layout import HELPFUL, RETRIEVED, SELECTION
-from endtask.io.tables import read_rows, rows_where
+from endtask.io.tables import read_rows
 from endtask.progress import say
 from endtask.selectors.base import values_at
 

@@ -11,7 +11,7 @@ import pytest
 
 from endtask.config import ColumnSettings
 from endtask.errors import InputError
-from endtask.task import Task, split_tables
+from endtask.task import Task, hub_tables
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def test_class_numbers_become_names(datasets: Any, monkeypatch: pytest.MonkeyPat
     labelled = datasets.Dataset.from_dict(texts, features=features)
     hidden = datasets.Dataset.from_dict({**texts, "label": [-1] * 4}, features=features)
     loaded = {"train": labelled, "validation": labelled, "test": hidden, "unsupervised": hidden}
-    monkeypatch.setattr(split_tables, "_load", lambda path: loaded)
-    tables, notes = split_tables.read_hub_tables("hf:films", ColumnSettings())
+    monkeypatch.setattr(hub_tables, "_load", lambda path: loaded)
+    tables, notes = hub_tables.read_hub_tables("hf:films", ColumnSettings())
     assert list(tables) == ["train", "dev"]
     assert [row["label"] for _, row in tables["train"].rows] == ["neg", "pos", "neg", "pos"]
     assert len(notes) == 2
@@ -69,7 +69,7 @@ def test_tag_numbers_become_names(datasets: Any, monkeypatch: pytest.MonkeyPatch
     tags = datasets.Sequence(datasets.ClassLabel(names=["O", "B-x"]))
     features = datasets.Features({"tokens": datasets.Sequence(datasets.Value("string")), "ner_tags": tags})
     data = datasets.Dataset.from_dict({"tokens": [["a", "b"]], "ner_tags": [[0, 1]]}, features=features)
-    monkeypatch.setattr(split_tables, "_load", lambda path: {"train": data, "validation": data, "test": data})
+    monkeypatch.setattr(hub_tables, "_load", lambda path: {"train": data, "validation": data, "test": data})
     task = Task.read("hf:owner/tagged:en")
     assert (task.name, task.type, task.train[0].label) == ("tagged", "token_classification", ("O", "B-x"))
 

@@ -1,0 +1,25 @@
+"""`endtask doctor`."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from endtask.cli.options import JsonOption, examples
+
+NAME = "doctor"
+EXAMPLES = examples("endtask doctor", "endtask doctor --json")
+
+
+def command(as_json: JsonOption = False) -> None:
+    """Show versions, devices, caches and missing extras, and name known problems with a remedy.
+
+    The exit code is 1 if there is a problem.
+    """
+    from endtask.pipeline.doctor import diagnose
+
+    found = diagnose()
+    print(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else "\n".join(found.lines()))
+    if found.problems:
+        raise typer.Exit(1)

@@ -1,0 +1,1 @@
+"""Formats of documents: a file per format, which registers itself."""

@@ -1,0 +1,54 @@
+"""Texts of users in Markdown: plain text and code spans that no label, path or licence can break out of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+
+def plain(text: str) -> str:
+    r"""Escape a user's text for a Markdown line: no line breaks, no markup, no HTML.
+
+    >>> print(plain("my_<b>task\n# 2"))
+    my\_\<b\>task \# 2
+    """
+    return re.sub(r"([\\`*_{}\[\]()<>#+!|~&])", r"\\\1", one_line(text))
+
+
+def code(text: str) -> str:
+    r"""Return a user's text as a code span, fenced by more backticks than its longest run of them.
+
+    >>> print(code("a`b"), code("two\nlines"))
+    `` a`b `` `two lines`
+    """
+    text = one_line(text) or " "
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    return f"{'`' * (longest + 1)} {text} {'`' * (longest + 1)}" if longest else f"`{text}`"
+
+
+def cell(text: str) -> str:
+    r"""Return a code span for a cell of a table, where a bar would end the cell.
+
+    >>> print(cell("a|b"))
+    `a\|b`
+    """
+    return code(text).replace("|", "\\|")
+
+
+def one_line(text: str) -> str:
+    r"""Return a text without line breaks, control characters and repeated blanks.
+
+    >>> one_line("two\n  lines\x1b[31m")
+    'two lines [31m'
+    """
+    visible = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(visible.split())
+
+
+def front_matter(metadata: Mapping[str, Any]) -> str:
+    """Return metadata as the YAML block that begins a card."""
+    text = yaml.safe_dump(dict(metadata), sort_keys=False, allow_unicode=True, width=float("inf"))
+    return f"---\n{text}---\n"

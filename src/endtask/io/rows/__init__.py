@@ -1,0 +1,1 @@
+"""Formats of tables: a file per format, which registers itself."""
