@@ -1,7 +1,7 @@
-"""The baselines of every run: answered when the task is read, tested against the model when it is evaluated.
+"""The baselines of every run: fitted by the stage `read`, compared with the model by the stage `evaluate`.
 
-The stage `read` stores the answers of all linear models for dev and for the scored split, so that it does not depend on
-the metric; the stage `evaluate` lets the metric on dev choose one of them.
+`read` stores the answers of all linear models for dev and for the scored split, so that it does not depend on the
+metric; `evaluate` chooses the linear model with the best score on dev.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Tree = dict[str, Any]
 SAMPLES = 2_000
 """Bootstrap samples and permutations: enough for two digits of an interval, and seconds for 25,000 rows."""
 MOST_CHARACTERS = 100_000_000
-"""Of train; linear models over more text would take minutes, and the run says that they were left out."""
+"""Most characters of train for linear models, which take minutes on more; the run reports that it left them out."""
 
 
 def write_baselines(task: Task, split: str, folder: Path) -> None:
