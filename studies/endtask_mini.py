@@ -134,7 +134,7 @@ def prepare(data: Path, run: Path, corpora: Iterable[str], limit: int | None, vo
     texts, counts = clean_texts(data, corpora, limit)
     counts["filter_seconds"] = round(time.monotonic() - start, 1)
     tokenizer = train_tokenizer(
-        texts, TokenizerSettings(vocab_size=vocabulary), MAX_LENGTH, most_texts=TOKENIZER_TEXTS, seed=SEED
+        texts, TokenizerSettings(vocab_size=vocabulary), MAX_LENGTH, max_texts=TOKENIZER_TEXTS, seed=SEED
     )
     save_tokenizer(tokenizer, run / "tokenizer")
     held_out = texts[::HELD_OUT_EVERY]

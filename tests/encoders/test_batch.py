@@ -31,7 +31,7 @@ LENGTHS = st.lists(st.integers(min_value=1, max_value=9), min_size=1, max_size=1
 LONGEST = st.integers(min_value=9, max_value=14)
 
 
-def packed_of(folder: Path, lengths: list[int], seed: int) -> PackedTexts:
+def packed_folder(folder: Path, lengths: list[int], seed: int) -> PackedTexts:
     """Packed texts of given lengths with random tokens, the second text of each starting anywhere in it."""
     random = np.random.default_rng(seed)
     folder.mkdir(exist_ok=True)
@@ -101,7 +101,7 @@ def check_room(batch: TextBatch, layout: Layout) -> None:
 def test_every_field_is_that_of_a_loop_over_texts(
     tmp_path: Path, lengths: list[int], longest: int, seed: int, grid: bool, padded: bool, more: int | None
 ) -> None:
-    texts = packed_of(tmp_path / "texts", lengths, seed)
+    texts = packed_folder(tmp_path / "texts", lengths, seed)
     random = np.random.default_rng(seed)
     positions = random.permutation(len(lengths))[: random.integers(1, len(lengths) + 1)]
     layout = Layout(PAD, longest, grid=grid or padded, padded=padded)
@@ -128,7 +128,7 @@ def test_what_a_room_is_made_for_fits_into_it(tmp_path: Path, tokens: int, longe
     """Whatever share of it real texts take, without a grid too, where padding comes in pieces."""
     used = max(1, int(filled * tokens))
     lengths = [min(longest, used - start) for start in range(0, used, longest)]
-    texts = packed_of(tmp_path / "texts", lengths, 0)
+    texts = packed_folder(tmp_path / "texts", lengths, 0)
     for grid in (False, True):
         layout = Layout(PAD, longest, grid=grid)
         layout = replace(layout, fixed_shape=batch_shape_for(tokens, len(lengths), 0.15, layout))
@@ -139,7 +139,7 @@ def test_what_a_room_is_made_for_fits_into_it(tmp_path: Path, tokens: int, longe
     "fixed_shape", [BatchShape(tokens=11, texts=9), BatchShape(tokens=100, texts=2), BatchShape(tokens=24, texts=3)]
 )
 def test_a_room_too_small_is_refused(tmp_path: Path, fixed_shape: BatchShape) -> None:
-    texts = packed_of(tmp_path, [4, 4, 4], 0)
+    texts = packed_folder(tmp_path, [4, 4, 4], 0)
     with pytest.raises(ValueError, match=r"3 texts of 12 tokens do not fit into BatchShape\(tokens="):
         lay_out(texts, np.arange(3), Layout(PAD, 4, grid=False, fixed_shape=fixed_shape))
     fitting = Layout(PAD, 4, grid=False, fixed_shape=BatchShape(tokens=24, texts=6))
@@ -147,13 +147,13 @@ def test_a_room_too_small_is_refused(tmp_path: Path, fixed_shape: BatchShape) ->
 
 
 def test_a_full_room_needs_no_padding(tmp_path: Path) -> None:
-    texts = packed_of(tmp_path, [4, 4], 0)
+    texts = packed_folder(tmp_path, [4, 4], 0)
     batch = lay_out(texts, np.arange(2), Layout(PAD, 4, fixed_shape=BatchShape(tokens=8, texts=3)))
     assert batch.even
     assert not lay_out(texts, np.arange(2), Layout(PAD, 4, fixed_shape=BatchShape(tokens=9, texts=3))).even
     assert not lay_out(texts, np.arange(2), Layout(PAD, 5, fixed_shape=BatchShape(tokens=8, texts=3))).even
     assert batch.offsets.tolist() == [0, 4, 8, 8]
-    short = packed_of(tmp_path / "short", [3, 3], 0)
+    short = packed_folder(tmp_path / "short", [3, 3], 0)
     assert not lay_out(short, np.arange(2), Layout(PAD, 4, fixed_shape=BatchShape(tokens=8, texts=3))).even
     assert batch.real_tokens == len(batch.input_ids) == 8
     assert batch.grid is not None
@@ -232,7 +232,7 @@ def same(one: object, other: object) -> bool:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lengths=LENGTHS, grid=st.booleans())
 def test_twice_is_what_all_texts_laid_out_twice_are(tmp_path: Path, lengths: list[int], grid: bool) -> None:
-    texts = packed_of(tmp_path / "packed", lengths, 0)
+    texts = packed_folder(tmp_path / "packed", lengths, 0)
     positions, layout = np.arange(len(lengths)), Layout(PAD, max(lengths), grid=grid)
     found, expected = lay_out(texts, positions, layout).twice(), lay_out(texts, np.tile(positions, 2), layout)
     for field in fields(TextBatch):

@@ -235,7 +235,9 @@ def test_how_a_job_ends() -> None:
 @pytest.mark.slow
 def test_a_worker_ends_with_the_process_that_started_it(toy_files: Path, tmp_path: Path) -> None:
     """A killed comparison leaves no process behind that would keep folders locked."""
-    code = f"import time\nfrom endtask.io.processes import end_with\nend_with({os.getpid()} + 1)\ntime.sleep(60)"
+    code = (
+        f"import time\nfrom endtask.io.processes import exit_with_parent\nend_with({os.getpid()} + 1)\ntime.sleep(60)"
+    )
     ended = subprocess.run([sys.executable, "-c", code], timeout=50, check=False)  # its parent is another one
     assert ended.returncode == 1
 

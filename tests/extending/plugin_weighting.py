@@ -40,7 +40,7 @@ class ByLossSize(Rule):
         """Always: weights are set at every step."""
         return True
 
-    def see_losses(self, step: int, losses: Mapping[str, Tensor]) -> None:
+    def observe_losses(self, step: int, losses: Mapping[str, Tensor]) -> None:
         """Add up the parts of each objective's loss."""
         self._sizes = {
             name: torch.stack([value for key, value in losses.items() if key.startswith(f"{name}/")]).sum()

@@ -70,7 +70,7 @@ def test_the_most_memory_of_a_gpu_is_told_and_survives_a_kill(tmp_path: Path, mo
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     first = stage(tmp_path)
     first.start()
-    first.keep_time()
+    first.save_time()
     assert cuda.was_reset == 2  # each GPU once
     cuda.held = [20, 5]  # after a kill: a process that needs less
     resumed = stage(tmp_path)
@@ -93,10 +93,10 @@ def test_a_source_tree_that_is_not_installed_has_no_version(monkeypatch: pytest.
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    assert stage_folder.own_version() == metadata.version("endtask")
+    assert stage_folder.package_version() == metadata.version("endtask")
     monkeypatch.setattr(metadata, "version", missing)
     monkeypatch.setattr(stage_folder, "_library_versions", stage_folder._library_versions.__wrapped__)
-    assert stage_folder.own_version() == "0+unknown"
+    assert stage_folder.package_version() == "0+unknown"
     assert stage_folder.versions().keys() == {"python", "endtask"}
 
 
@@ -127,7 +127,7 @@ def test_time_adds_up_over_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     first = stage(tmp_path)
     first.start()
     clock[0] += 7
-    first.keep_time()
+    first.save_time()
     clock[0] += 1000  # between the kill and the new start
     again = stage(tmp_path)
     again.start()

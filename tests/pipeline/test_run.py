@@ -342,7 +342,7 @@ def test_on_a_selection_from_elsewhere_and_no_corpus(toy: Path, finished_run: Pa
     del expected["model/README.md"]  # it says where the texts came from
     assert expected.items() <= results(tmp_path / "run").items(), "the same texts train the same model"
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "came from a selection made elsewhere" in page
+    assert "came from an imported selection" in page
     assert "without a corpus" not in page
     assert "0% of the bytes" not in page
     (tmp_path / "mine.jsonl").write_text('{"text": "another text"}\n')

@@ -85,13 +85,13 @@ def test_batches_of_tokens_are_nearly_equal() -> None:
 def test_no_batch_of_any_epoch_exceeds_the_most(lengths: np.ndarray, size: int, seed: int, in_tokens: bool) -> None:
     amount = tokens(2 * int(lengths.max()) + size) if in_tokens else texts(size)
     plan = BatchPlan(lengths, amount, seed, "any")
-    most_tokens, most_texts = plan.most
+    most_tokens, max_texts = plan.most
     assert most_tokens % 128 == 0
     for epoch in range(30):
         batches = epoch_of(plan, epoch)
         assert read_once(batches, lengths)
         assert max(int(lengths[batch].sum()) for batch in batches) <= most_tokens
-        assert max(map(len, batches)) <= most_texts
+        assert max(map(len, batches)) <= max_texts
     assert most_tokens < amount.amount + 128 or not in_tokens
 
 

@@ -35,7 +35,7 @@ words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyzäé中", k=chance.ra
 texts = [" ".join(chance.choices(words, k=12)) for _ in range(200)]
 for kind in ("wordpiece", "bpe", "unigram"):
     settings = TokenizerSettings(kind=kind, vocab_size=500, entity_markers=("[[", "]]"))
-    save_tokenizer(train_tokenizer(texts, settings, 32, most_texts=150, seed=5), Path(sys.argv[1]) / kind)
+    save_tokenizer(train_tokenizer(texts, settings, 32, max_texts=150, seed=5), Path(sys.argv[1]) / kind)
 """
 
 
@@ -152,7 +152,7 @@ def test_a_sample_of_the_texts_is_drawn_by_the_seed() -> None:
     chosen = TokenizerSettings(vocab_size=64)
 
     def letters(seed: int) -> set[str]:
-        vocabulary = train_tokenizer(texts, chosen, 16, most_texts=5, seed=seed).get_vocab()
+        vocabulary = train_tokenizer(texts, chosen, 16, max_texts=5, seed=seed).get_vocab()
         return {token for token in vocabulary if len(token) == 1}
 
     assert len(letters(0)) == 5

@@ -52,7 +52,7 @@ def test_one_is_learned_as_long_as_the_longest_text(selection: Path) -> None:
 def test_the_seed_of_the_run_draws_the_texts(selection: Path) -> None:
     def vocabulary(seed: int) -> dict[str, int]:
         chosen = Settings.model_validate({"seed": seed, "tokenizer": {"vocab_size": 64}})
-        found: dict[str, int] = tokenizer_for(make_task(), selection, chosen, most_texts=2).get_vocab()
+        found: dict[str, int] = tokenizer_for(make_task(), selection, chosen, max_texts=2).get_vocab()
         return found
 
     assert vocabulary(1) == vocabulary(1)

@@ -45,7 +45,7 @@ class Points:
     def form(self) -> Hashable:
         return self.inputs.shape
 
-    def write_over(self, other: Points) -> None:
+    def copy_into(self, other: Points) -> None:
         other.inputs.copy_(self.inputs)
         other.targets.copy_(self.targets)
 

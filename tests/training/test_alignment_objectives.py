@@ -17,7 +17,7 @@ from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
 from endtask.pipeline.run import Run
 from endtask.tokenization.aligned_texts import AlignedTexts
-from endtask.training.initial_network import aligned_class, keep_aligned_head, network_for
+from endtask.training.initial_network import aligned_class, copy_aligned_head, network_for
 from endtask.training.metrics_file import read_metrics
 from endtask.training.pretrain import pretrain_phase
 from tests.aligned_toy import linked_rows
@@ -174,7 +174,7 @@ def test_a_head_is_kept_by_the_names_of_its_classes(toy_pairs: Path, linked: Pat
     network = network_for(run.task, done / "pack", settings)
     network.config.id2label = {0: "yes", 1: "no"}
     network.heads[TASK] = network.architecture.task_head(network.config)
-    keep_aligned_head(network, settings)
+    copy_aligned_head(network, settings)
     source, target = network.heads["aligned_letters"].classifier, network.heads[TASK].classifier
     assert torch.equal(target.weight, source.weight[[1, 0]])
     assert torch.equal(network.heads[TASK].head.dense.weight, network.heads["aligned_letters"].head.dense.weight)
@@ -184,7 +184,7 @@ def test_a_head_of_other_classes_is_not_kept(toy: Path, linked: Path, done: Path
     run, settings = kept(toy, linked, done, {"letters": {"kind": "acronyms"}})
     network = network_for(run.task, done / "pack", settings)
     with pytest.raises(InputError, match=r"finetune.head.*food, space, sport"):
-        keep_aligned_head(network, settings)
+        copy_aligned_head(network, settings)
 
 
 def test_names_of_classes_are_understood() -> None:

@@ -282,7 +282,7 @@ def test_a_killed_stage_goes_on_to_the_same_weights(
         if len(calls) == 2:
             raise KeyboardInterrupt
 
-    cut.keep_time = kill  # type: ignore[method-assign]
+    cut.save_time = kill  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         pretrain(task, packed, settings, cut)
     pretrain(task, packed, settings, make_stage("cut"))

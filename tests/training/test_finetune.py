@@ -138,7 +138,7 @@ def test_a_killed_stage_goes_on_with_the_pairs_that_are_left(
     monkeypatch.setattr(finetune_module, "run_stage_phase", watched)
     killed = StageFolder(tmp_path / "killed", "finetune", "", {}, {})
     for end in (
-        lambda: _die_at(monkeypatch, StageFolder, "keep_time", call=2),  # inside the first pair
+        lambda: _die_at(monkeypatch, StageFolder, "save_time", call=2),  # inside the first pair
         lambda: _die_at(monkeypatch, finetune_module, "write_json", call=1),  # trained, but not yet on record
         lambda: _die_at(monkeypatch, finetune_module, "load_weights", call=3),  # between two pairs
         lambda: _die_at(monkeypatch, Path, "rename", call=2),  # one of two seeds moved

@@ -19,7 +19,7 @@ from endtask.io.run_layout import BEST_WEIGHTS
 from endtask.io.stage_folder import MANIFEST, StageFolder
 from endtask.records import Example
 from endtask.task import Task
-from endtask.tokenization.packed_texts import PackedTexts, packed_of
+from endtask.tokenization.packed_texts import PackedTexts, packed_folder
 from endtask.tokenization.packing import TrainingTexts
 from endtask.training.finetune import finetune
 from endtask.training.finetune_phase import batches_per_epoch, finetune_phase
@@ -87,7 +87,7 @@ def test_the_tokenizer_learns_from_the_train_texts_of_all(all_tasks: Task, packe
     texts = {text for example in rows for text in (example.text, example.text_pair) if text}
     assert set(TrainingTexts(all_tasks)) == texts
     for one in tasks:
-        folder = packed_of(packed_all, None if one is all_tasks else one.name)
+        folder = packed_folder(packed_all, None if one is all_tasks else one.name)
         assert [len(PackedTexts(folder / split)) for split in ("task", *one.splits)] == [
             len(one.train),
             *map(len, one.splits.values()),
@@ -106,7 +106,7 @@ def test_a_network_of_its_own_says_the_same(
     for name, one in all_tasks.auxiliary.items():
         own = network_of_auxiliary_task(all_tasks, name, packed_all, settings, tmp_path / "weights.safetensors")
         assert own.task_type.name == one.type
-        texts = PackedTexts(packed_of(packed_all, name) / "test")
+        texts = PackedTexts(packed_folder(packed_all, name) / "test")
         expected = class_probabilities(own, texts, batch_size=4, context=CPU)
         found = class_probabilities(shared, texts, batch_size=4, context=CPU, head=auxiliary_head(name))
         assert found.shape == expected.shape
@@ -142,7 +142,7 @@ def _alone(settings: Settings, objectives: dict[str, Any]) -> Settings:
 def _packed_alone(packed: Path, name: str, folder: Path) -> Path:
     """A auxiliary task's packed texts as they would be those of an end task."""
     folder.mkdir()
-    for place in (*packed_of(packed, name).iterdir(), packed / "tokenizer"):
+    for place in (*packed_folder(packed, name).iterdir(), packed / "tokenizer"):
         (folder / place.name).symlink_to(place)
     return folder
 
@@ -216,7 +216,7 @@ def test_all_learn_together_and_a_killed_stage_goes_on(
 
     unbroken = StageFolder(tmp_path / "unbroken", "finetune", "", {}, {})
     finetune(all_tasks, packed_all, start, settings, unbroken)
-    killed, calls, keep = StageFolder(tmp_path / "killed", "finetune", "", {}, {}), [], StageFolder.keep_time
+    killed, calls, keep = StageFolder(tmp_path / "killed", "finetune", "", {}, {}), [], StageFolder.save_time
 
     def dies(stage: StageFolder, *given: Any, **options: Any) -> Any:
         calls.append(1)
@@ -224,7 +224,7 @@ def test_all_learn_together_and_a_killed_stage_goes_on(
             raise Killed
         return keep(stage, *given, **options)
 
-    monkeypatch.setattr(StageFolder, "keep_time", dies)
+    monkeypatch.setattr(StageFolder, "save_time", dies)
     with pytest.raises(Killed):
         finetune(all_tasks, packed_all, start, settings, killed)
     finetune(all_tasks, packed_all, start, settings, killed)

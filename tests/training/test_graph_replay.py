@@ -44,7 +44,7 @@ def test_a_batch_is_written_over_another() -> None:
     one, other = batch_of(3, 8, 5, fixed_shape=fixed_shape), batch_of(8, 2, seed=1, fixed_shape=fixed_shape)
     assert isinstance(one, FormedBatch)
     places = {field.name: id(getattr(other, field.name)) for field in fields(other)}
-    one.write_over(other)
+    one.copy_into(other)
     for field in fields(one):
         mine, theirs = getattr(one, field.name), getattr(other, field.name)
         if isinstance(mine, Tensor):
@@ -77,7 +77,7 @@ class Numbers:
     def pin(self) -> Numbers:
         return self
 
-    def write_over(self, other: Numbers) -> None:
+    def copy_into(self, other: Numbers) -> None:
         other.value.copy_(self.value)
 
 

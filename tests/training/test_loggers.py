@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from endtask.errors import InputError
-from endtask.training.loggers import LIBRARIES, Trackers, find_libraries, open_trackers
+from endtask.training.loggers import LIBRARIES, Trackers, check_trackers, open_trackers
 
 SETTINGS = {"seed": 0, "pretrain": {"weighting": {"rho1": 19}, "learning_rate": 1e-3}}
 Points = list[tuple[int, str, float]]
@@ -329,7 +329,7 @@ def test_accelerate_is_asked_for_by_the_name_of_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "accelerate.tracking", None)
     with pytest.raises(InputError, match=r"needs the package `accelerate`.*endtask\[trackers\]"):
-        find_libraries(["wandb"])
+        check_trackers(["wandb"])
 
 
 def test_a_library_that_breaks_while_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,12 +337,12 @@ def test_a_library_that_breaks_while_it_is_imported(tmp_path: Path, monkeypatch:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "wandb", raising=False)
     with pytest.raises(InputError, match=r"cannot be imported: Descriptors cannot be created directly\. \(pip"):
-        find_libraries(["wandb"])
+        check_trackers(["wandb"])
 
 
 def test_an_unknown_name_gets_the_nearest() -> None:
     with pytest.raises(InputError, match=r"no tracker is called 'tensorbord' \(did you mean 'tensorboard'\?\)"):
-        find_libraries(["tensorbord"])
+        check_trackers(["tensorbord"])
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason="TensorBoard is not installed")

@@ -13,7 +13,7 @@ from endtask.config import Budget
 from endtask.errors import InputError, TrainingError
 from endtask.training.budget_plan import measure_cost
 from endtask.training.checkpoint import Checkpoints
-from endtask.training.device import explained_memory_trouble
+from endtask.training.device import explain_out_of_memory
 from endtask.training.loop import build_optimizer
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
@@ -32,7 +32,7 @@ ERRORS: list[Callable[[], Exception]] = [
 
 @pytest.mark.parametrize("make", ERRORS)
 def test_the_line_names_the_settings_to_lower(make: Callable[[], Exception]) -> None:
-    with pytest.raises(TrainingError) as raised, explained_memory_trouble():
+    with pytest.raises(TrainingError) as raised, explain_out_of_memory():
         raise make()
     line = str(raised.value)
     assert isinstance(raised.value, InputError)
@@ -45,15 +45,15 @@ def test_the_line_names_the_settings_to_lower(make: Callable[[], Exception]) -> 
 
 @pytest.mark.parametrize("error", [RuntimeError("sizes do not match"), ValueError("no"), KeyboardInterrupt()])
 def test_other_errors_pass(error: BaseException) -> None:
-    with pytest.raises(type(error)) as raised, explained_memory_trouble():
+    with pytest.raises(type(error)) as raised, explain_out_of_memory():
         raise error
     assert raised.value is error
 
 
 def test_real_errors_of_allocators_are_known() -> None:
-    with pytest.raises(TrainingError, match="DefaultCPUAllocator"), explained_memory_trouble():
+    with pytest.raises(TrainingError, match="DefaultCPUAllocator"), explain_out_of_memory():
         torch.empty(2**60, dtype=torch.uint8)
-    with pytest.raises(TrainingError, match="Unable to allocate"), explained_memory_trouble():
+    with pytest.raises(TrainingError, match="Unable to allocate"), explain_out_of_memory():
         np.empty(2**60, dtype=np.uint8)
 
 

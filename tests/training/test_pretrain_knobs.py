@@ -102,7 +102,7 @@ def test_with_every_knob_stage_1_is_resumed_exactly(
     weights = load_tensors(unbroken.partial / WEIGHTS)[0]
     for checkpoints in (1, 3, 5):
         stopped, again = folder(f"stopped-{checkpoints}"), folder(f"stopped-{checkpoints}")
-        monkeypatch.setattr(stopped, "keep_time", stop_after(checkpoints))
+        monkeypatch.setattr(stopped, "save_time", stop_after(checkpoints))
         with pytest.raises(Killed):
             pretrain(task, packed, settings, stopped)
         assert pretrain(task, packed, settings, again) == counts

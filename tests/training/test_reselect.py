@@ -153,7 +153,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(
     weights = load_tensors(unbroken.partial / WEIGHTS)[0]
     for checkpoints in (1, 2, 3, 6):  # after steps 3, 5 (a re-selection), 6 and 12
         stopped, again = folder(f"stopped-{checkpoints}"), folder(f"stopped-{checkpoints}")
-        monkeypatch.setattr(stopped, "keep_time", stop_after(checkpoints))
+        monkeypatch.setattr(stopped, "save_time", stop_after(checkpoints))
         with pytest.raises(Killed):
             pretrain(task, packed, settings, stopped)
         assert results(again, pretrain(task, packed, settings, again)) == expected

@@ -16,7 +16,7 @@ from endtask.config import Settings, dump_yaml
 from endtask.errors import InputError
 from endtask.io.atomic import disk_error, remove_folder, write_text
 from endtask.io.digests import file_digest
-from endtask.io.processes import make_own_folder, run_lock
+from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import SETTINGS_FILE
 from endtask.pipeline.run import PREVIOUS
 
@@ -76,7 +76,7 @@ def stored_data(tables: Tables, settings: Settings, *, replace: bool) -> Iterato
 
 def _write(tables: Tables, settings: Settings, folder: Path, *, replace: bool) -> bool:
     """Write the data, and the settings of a new folder; returns whether other data was replaced."""
-    make_own_folder(folder, SETTINGS_FILE)
+    make_output_folder(folder, SETTINGS_FILE)
     try:
         with run_lock(folder):
             _write_temporary(tables, folder / _TEMPORARY)

@@ -83,12 +83,12 @@ class StoredRun:
         """Return every seed's answers and probabilities for a split of a task with the labels of this one."""
         from endtask.encoders.weights import load_weights
         from endtask.evaluation.evaluate import answer, threshold_of
-        from endtask.training.device import choose_device_context, explained_memory_trouble, move
+        from endtask.training.device import choose_device_context, explain_out_of_memory, move
         from endtask.training.initial_network import network_for
 
         settings, answers = self.settings, {}
         context = choose_device_context(settings)
-        with TemporaryDirectory() as scratch, explained_memory_trouble():
+        with TemporaryDirectory() as scratch, explain_out_of_memory():
             texts = self._packed(task.splits[split], Path(scratch) / split)
             network = move(network_for(self.task, self.folder / "pack", settings), settings, context)
             answered = partial(answer, network, task, texts, settings.evaluate, context)

@@ -14,7 +14,7 @@ from endtask.errors import InputError
 from endtask.io.atomic import link_or_copy
 from endtask.io.compression import without_compression
 from endtask.io.processes import run_lock
-from endtask.io.stage_folder import own_version
+from endtask.io.stage_folder import package_version
 from endtask.progress import warn
 
 _LARGEST_HEADER = 1 << 26
@@ -35,7 +35,7 @@ def unbundle(file: str | Path, folder: str | Path | None = None) -> Path:
         target = Path(os.path.realpath(folder))  # resolves links and `.`
         if not _was_unpacked(target, content, file):
             _unpack(file, target, header, content)
-    version = own_version()
+    version = package_version()
     if header.version != version:
         warn(f"the bundle was made by endtask {header.version}; this is {version}")
     return folder

@@ -24,7 +24,7 @@ from endtask.errors import InputError
 from endtask.io.atomic import atomic_file
 from endtask.io.compression import read_failure
 from endtask.io.run_layout import DOMAIN, SELECTION, SETTINGS_FILE, STAGES
-from endtask.io.stage_folder import LEFT_OUT, MANIFEST, StageFolder, left_out, own_version, read_manifest
+from endtask.io.stage_folder import LEFT_OUT, MANIFEST, StageFolder, left_out, package_version, read_manifest
 from endtask.pipeline.inputs import (
     COPIES,
     LEVELS_ABOVE,
@@ -106,7 +106,7 @@ def write_bundle(
     with TemporaryDirectory() as scratch:
         items = with_plain_selections(items, Path(scratch))
         hashes = Hashes()
-        header = Header(own_version(), kind, names, {item.path: hashes.of(item) for item in items})
+        header = Header(package_version(), kind, names, {item.path: hashes.of(item) for item in items})
         parts = write_items(file, header, items, max_size)
     return Bundle(file, file.stat().st_size, kind, names, parts)
 

@@ -34,7 +34,7 @@ from endtask.cli import (
 from endtask.cli.options import examples
 from endtask.errors import InputError
 from endtask.io.atomic import disk_error
-from endtask.io.stage_folder import own_version
+from endtask.io.stage_folder import package_version
 from endtask.registry import load_plugin
 
 
@@ -71,7 +71,7 @@ _UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 def _print_version(requested: bool) -> None:
     if requested:
-        print(f"endtask {own_version()}")
+        print(f"endtask {package_version()}")
         raise typer.Exit
 
 

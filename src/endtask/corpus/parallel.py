@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import TypeVar
 
-from endtask.io.processes import end_with
+from endtask.io.processes import exit_with_parent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,7 +35,7 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], proce
         return
     from joblib.externals.loky import ProcessPoolExecutor
 
-    pool = ProcessPoolExecutor(processes, initializer=end_with, initargs=(os.getpid(),))
+    pool = ProcessPoolExecutor(processes, initializer=exit_with_parent, initargs=(os.getpid(),))
     try:
         futures: deque[Future[Result]] = deque(pool.submit(function, item) for item in ready)
         while futures:

@@ -87,7 +87,7 @@ class TextBatch:
         tensors = self._tensors().items()
         return self.longest, self.even, tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors)
 
-    def write_over(self, other: TextBatch) -> None:
+    def copy_into(self, other: TextBatch) -> None:
         """Copy this batch into the tensors of another batch of the same form."""
         target = other._tensors()
         for name, tensor in self._tensors().items():

@@ -66,7 +66,7 @@ def hub_folder(path: str, *patterns: str, key: str, revision: str | None = None)
     reason = ""
     for cached in (False, True):
         try:
-            with without_bars():
+            with without_progress_bars():
                 folder = snapshot_download(
                     name, revision=revision, allow_patterns=list(patterns), local_files_only=cached
                 )
@@ -108,7 +108,7 @@ def small_pretrained() -> Path | None:
 
 
 @contextmanager
-def without_bars() -> Iterator[None]:
+def without_progress_bars() -> Iterator[None]:
     """Switch off the progress bars of transformers in a block."""
     from transformers.utils import logging
 

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from endtask.encoders.base import Encoder
-from endtask.encoders.checkpoint_files import without_bars
+from endtask.encoders.checkpoint_files import without_progress_bars
 from endtask.encoders.modernbert import rotary_of_each_kind
 from endtask.encoders.network import Network
 from endtask.io.atomic import write_json
@@ -57,7 +57,7 @@ def save_masked_lm(network: Network, folder: Path) -> None:
 
 def save_stock(model: Any, folder: Path) -> None:
     """Write configuration and weights of a stock model, readable by all releases that we support."""
-    with without_bars():
+    with without_progress_bars():
         model.save_pretrained(str(folder))
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))

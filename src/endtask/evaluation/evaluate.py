@@ -26,7 +26,7 @@ from endtask.io.run_layout import PREDICTIONS, RESULTS, SEED_RESULT, TASKS
 from endtask.task import Task, leaked_ids
 from endtask.task.leaks import sibling_tasks
 from endtask.task.targets import Answers, targets
-from endtask.tokenization.packed_texts import PackedTexts, packed_of
+from endtask.tokenization.packed_texts import PackedTexts, packed_folder
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def evaluate_auxiliary_tasks(
     for name in settings.scored_tasks:
         auxiliary, siblings = task.auxiliary[name], sibling_tasks(task, name)
         measure, split = measure_of(auxiliary, task_settings), scored_split(auxiliary)
-        texts = packed_of(packed, name)
+        texts = packed_folder(packed, name)
         dev: dict[int, Answered] = {}
         final: dict[int, Answered] = {}
         thresholds: dict[int, float] = {}

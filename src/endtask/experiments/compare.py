@@ -26,7 +26,7 @@ from endtask.experiments.scheduler import (
 from endtask.experiments.spec import Presets, Study, check_study
 from endtask.experiments.trial_runs import LAST_PREPARED, TRAINING_STAGES, Plan, TrialRuns, make_plan
 from endtask.experiments.variants import VARIANTS, Trial
-from endtask.io.processes import make_own_folder, run_lock
+from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import STAGES
 from endtask.io.stage_folder import MANIFEST
 from endtask.pipeline.run import Run, run
@@ -72,7 +72,7 @@ def compare(
     warn_about_shared_devices(devices, (variant.settings.budget for variant in plan.variants))
     runs = TrialRuns(plan, folder, sources)
     runs.check(last)
-    make_own_folder(folder, RECORD)
+    make_output_folder(folder, RECORD)
     with run_lock(folder):
         record = _open_record(folder, plan)
         runs.check_unchanged()
@@ -138,7 +138,7 @@ def _with_shared_tokenizer(
     values = {**study.shared_tokenizer, "output_dir": str(folder / TOKENIZER)}
     tokenizer_run = Run(with_values(settings, values, f"{where}, shared_tokenizer"))
     tokenizer_run.stage_folders()  # raises for missing data before anything is written
-    make_own_folder(folder, RECORD)
+    make_output_folder(folder, RECORD)
     with run_lock(folder):
         if not (folder / RECORD).exists():
             Record(folder, "compare", {}).save()  # marks the folder as a comparison's

@@ -20,7 +20,7 @@ from joblib.externals.loky import ProcessPoolExecutor
 from endtask.config import Budget
 from endtask.errors import InputError, TrainingError
 from endtask.io.machine import initialized_cuda, usable_cores
-from endtask.io.processes import end_with
+from endtask.io.processes import exit_with_parent
 from endtask.progress import warn
 from endtask.reporting.format import plural
 
@@ -67,7 +67,7 @@ class DeviceWorker:
     def __init__(self, device: str, threads: int) -> None:
         self._pool = ProcessPoolExecutor(
             max_workers=1,
-            initializer=end_with,
+            initializer=exit_with_parent,
             initargs=(os.getpid(),),
             env=worker_environment(device, threads, os.environ),
         )

@@ -18,7 +18,7 @@ from endtask.experiments.search_report import write_search_page
 from endtask.experiments.search_result import SearchResult, SearchTrial, Tree
 from endtask.experiments.search_space import Strategy, budget_per_trial
 from endtask.experiments.stage_reuse import check_unchanged, is_reused, reuse_data, reuse_stages
-from endtask.io.processes import make_own_folder, run_lock
+from endtask.io.processes import make_output_folder, run_lock
 from endtask.pipeline.run import Run
 from endtask.progress import say
 from endtask.reporting import format as shown
@@ -43,7 +43,7 @@ def search(settings: Settings, strategy: Strategy) -> SearchResult:
     trial_settings = settings.model_copy(update={"budget": budget})
     source = Run(trial_settings)  # the trials reuse its task and corpus
     source.stage_folders()  # raises for missing or unreadable data before anything is written
-    make_own_folder(folder, RECORD)
+    make_output_folder(folder, RECORD)
     with run_lock(folder):
         metric = measure_of(source.task, settings.evaluate).name
         record = _open_record(folder, _spec(settings, strategy, str(budget), metric))

@@ -11,7 +11,7 @@ from endtask.export.base import Facts, FolderExporter, TrainedRun, exporters, wr
 from endtask.export.encoder import copy_tokenizer
 from endtask.export.model_card import CardKind
 from endtask.io.atomic import write_json
-from endtask.io.stage_folder import own_version, versions
+from endtask.io.stage_folder import package_version, versions
 
 _POOLING = "1_Pooling"
 _USE = """from sentence_transformers import SentenceTransformer
@@ -63,7 +63,11 @@ def _files(width: int, max_length: int) -> dict[str, Any]:
         "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
         "config_sentence_transformers.json": {
             "model_type": "SentenceTransformer",
-            "__version__": {"endtask": own_version(), "transformers": found["transformers"], "pytorch": found["torch"]},
+            "__version__": {
+                "endtask": package_version(),
+                "transformers": found["transformers"],
+                "pytorch": found["torch"],
+            },
             "prompts": {},
             "default_prompt_name": None,
             "similarity_fn_name": "cosine",

@@ -64,10 +64,10 @@ def prefetch(batches: Iterable[AnyBatch], context: DeviceContext) -> Iterator[An
         pool.shutdown(cancel_futures=True)
 
 
-def like_lengths(lengths: NDArray[np.int64], most_tokens: int) -> Iterator[NDArray[np.int64]]:
+def batches_by_length(lengths: NDArray[np.int64], most_tokens: int) -> Iterator[NDArray[np.int64]]:
     """Yield the indices of texts of similar length in batches of about `most_tokens` tokens.
 
-    >>> [indices.tolist() for indices in like_lengths(np.array([9, 2, 8, 3]), 10)]
+    >>> [indices.tolist() for indices in batches_by_length(np.array([9, 2, 8, 3]), 10)]
     [[1, 3], [2], [0]]
     """
     rising = np.argsort(lengths, kind="stable")

@@ -51,7 +51,7 @@ def is_locked(folder: Path) -> bool:
         return False
 
 
-def make_own_folder(folder: Path, own_file: str) -> None:
+def make_output_folder(folder: Path, own_file: str) -> None:
     """Create an output folder. Raise `InputError` if it has files but not `own_file`, which our folders have."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def make_own_folder(folder: Path, own_file: str) -> None:
 _POLL_SECONDS = 0.5
 
 
-def end_with(parent: int) -> None:
+def exit_with_parent(parent: int) -> None:
     """Start a thread that exits this process when its parent is no longer `parent`; an orphan would keep its locks."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 

@@ -28,7 +28,7 @@ LEFT_OUT = "left_out"
 _VERSIONED = ("torch", "transformers", "tokenizers", "numba", "numpy", "pyarrow")
 
 
-def own_version() -> str:
+def package_version() -> str:
     """Return the version of this package, or `0+unknown` for a source tree that is not installed."""
     try:
         return metadata.version("endtask")
@@ -38,7 +38,7 @@ def own_version() -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, of this package and of the libraries that influence results."""
-    return {"python": platform.python_version(), "endtask": own_version(), **_library_versions()}
+    return {"python": platform.python_version(), "endtask": package_version(), **_library_versions()}
 
 
 @cache
@@ -191,7 +191,7 @@ class StageFolder:
         """The seconds that the stage has used so far, those before a resume included."""
         return time.monotonic() - self._started
 
-    def keep_time(self) -> None:
+    def save_time(self) -> None:
         """Record the seconds and joules used so far, so that a resumed stage counts them too."""
         self._write()
 

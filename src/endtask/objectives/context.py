@@ -16,7 +16,7 @@ from endtask.objectives.masking import Masking, rare_token_weights
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.task import Task
-from endtask.tokenization.packed_texts import PackedTexts, packed_of
+from endtask.tokenization.packed_texts import PackedTexts, packed_folder
 from endtask.tokenization.tokenizer import load_tokenizer
 
 TEXT_FOLDERS = ("selection", "task", "domain", "aligned")
@@ -40,7 +40,7 @@ class BuildContext:
 
     def texts(self, section: ObjectiveSettings) -> PackedTexts | None:
         """Return the packed texts that an objective reads; None if there are none."""
-        folder = packed_of(self.packed, section.task) / section.reads
+        folder = packed_folder(self.packed, section.task) / section.reads
         texts = PackedTexts(folder) if folder.exists() else None
         return texts if texts is not None and len(texts) else None
 

@@ -127,7 +127,7 @@ def _tokens_per_reselection(sample: TrainingSample, selected: CorpusSize, settin
     """Return the tokens that a re-selection reads, estimated from the selected passages and the train rows."""
     from endtask.selectors.influence.limits import BYTES_PER_TOKEN
     from endtask.tokenization.packed_texts import PackedTexts
-    from endtask.training.reselect import Texts, read_in_a_round
+    from endtask.training.reselect import Texts, tokens_per_round
 
     train, reselect = settings.pretrain, settings.pretrain.reselect
     if reselect.every is None or not selected.passages:
@@ -136,7 +136,7 @@ def _tokens_per_reselection(sample: TrainingSample, selected: CorpusSize, settin
     length = min(tokens, train.max_length)
     texts = Texts(selected.passages * (1.0 if train.truncate_passages else tokens / length), length)
     row_length = PackedTexts(sample.packed / "task").lengths.mean()
-    return read_in_a_round(reselect, texts, Texts(len(sample.task.train), float(row_length)))
+    return tokens_per_round(reselect, texts, Texts(len(sample.task.train), float(row_length)))
 
 
 def _seconds_over_budget(sample: TrainingSample, settings: Settings) -> float:

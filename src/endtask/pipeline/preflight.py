@@ -109,9 +109,9 @@ def _check_machine(settings: Settings) -> None:
 
         check_device(settings)
     if settings.report_to:
-        from endtask.training.loggers import find_libraries
+        from endtask.training.loggers import check_trackers
 
-        find_libraries(settings.report_to)
+        check_trackers(settings.report_to)
 
 
 def _check_aligned(task: Task, settings: Settings) -> None:

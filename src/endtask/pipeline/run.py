@@ -15,7 +15,7 @@ from endtask.corpus import Corpus
 from endtask.encoders.checkpoint_files import checkpoint_fingerprint
 from endtask.errors import InputError, TrainingError, a_few, did_you_mean
 from endtask.io.atomic import disk_error, remove_leftovers, write_text
-from endtask.io.processes import make_own_folder, run_lock
+from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import SETTINGS_FILE, STAGES
 from endtask.io.stage_folder import StageFolder, left_out, read_manifest
 from endtask.pipeline.inputs import (
@@ -135,7 +135,7 @@ class Run:
         names = _stages_between(until, start)
         self.check(trains=uses_device(names, self.settings))
         stages = self.stage_folders()
-        make_own_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
+        make_output_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
         with run_lock(self.folder):
             try:
                 self._run_stages(names, stages, start)
@@ -150,7 +150,7 @@ class Run:
     def adopt_settings(self, *, start: str | None = None) -> None:
         """Write these settings to the folder for a later resume, and move stages from `start` on to `previous`."""
         stages = self.stage_folders()
-        make_own_folder(self.folder, SETTINGS_FILE)
+        make_output_folder(self.folder, SETTINGS_FILE)
         with run_lock(self.folder):
             for stage in stages.values():
                 stage.recover()

@@ -12,7 +12,7 @@ from endtask.evaluation.predictions import read_predictions
 from endtask.io.atomic import write_text
 from endtask.io.digests import fingerprint
 from endtask.io.run_layout import DEV_PREDICTIONS
-from endtask.io.stage_folder import own_version
+from endtask.io.stage_folder import package_version
 from endtask.reporting.costs import stage_costs, total_cost
 from endtask.reporting.run_folder import RunFolder
 from endtask.reporting.scores import metric_of
@@ -39,7 +39,7 @@ def results_of(folder: str | Path) -> Tree:
     predictions = {split: _predictions(run, task, split) for split in ("dev", "test")} if task else {}
     return {
         "format": FORMAT,
-        "endtask": own_version(),
+        "endtask": package_version(),
         "task": run.task_name,
         "type": task.type if task else None,
         "labels": list(task.all_labels) if task else None,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
-from endtask.io.processes import end_with
+from endtask.io.processes import exit_with_parent
 from endtask.progress import set_quiet
 
 Job = dict[str, Any]
@@ -173,7 +173,7 @@ def serve_jobs(module: str, parent: int) -> None:
     # Send other output of this process to stderr, so that it does not mix with the reports.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    end_with(parent)
+    exit_with_parent(parent)
     handle: Handler = importlib.import_module(module).handle
 
     def answer(**message: Any) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.encoders.checkpoint_files import without_bars
+from endtask.encoders.checkpoint_files import without_progress_bars
 from endtask.errors import InputError, did_you_mean_path
 from endtask.io.run_layout import MODEL_FACTS, TASKS
 from endtask.records import batched
@@ -142,7 +142,7 @@ class Predictor:
         from endtask.encoders.device_context import device_named
 
         self._facts = _Facts.read(folder)
-        with without_bars():
+        with without_progress_bars():
             self._tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
             config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
             self.type = task_type or _implied_task_type(config)

@@ -158,7 +158,7 @@ def pack_passages(
     return write_packed(encoded(), len(tokenizer), folder)
 
 
-def packed_of(packed: Path, name: str | None) -> Path:
+def packed_folder(packed: Path, name: str | None) -> Path:
     """Return the folder in which the pack stage writes the texts of an auxiliary task; None is the end task."""
     return packed if name is None else packed / TASKS / name
 

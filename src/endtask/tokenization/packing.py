@@ -153,7 +153,7 @@ def tokenizer_for(
     *,
     domain: Path | None = None,
     aligned: Iterable[Document] = (),
-    most_texts: int | None = None,
+    max_texts: int | None = None,
 ) -> PreTrainedTokenizerFast:
     """Return the tokenizer of `tokenizer.path` or `model.path`, or learn one."""
     existing = existing_tokenizer(settings)
@@ -162,7 +162,7 @@ def tokenizer_for(
     train, finetune = settings.pretrain, settings.finetune
     longest = max(train.max_length, train.task_max_length or 0, finetune.max_length)
     texts = TrainingTexts(task, selection, *([] if domain is None else [domain]), aligned=aligned)
-    return train_tokenizer(texts, settings.tokenizer, longest, most_texts=most_texts, seed=settings.seed)
+    return train_tokenizer(texts, settings.tokenizer, longest, max_texts=max_texts, seed=settings.seed)
 
 
 def existing_tokenizer(settings: Settings) -> PreTrainedTokenizerFast | None:

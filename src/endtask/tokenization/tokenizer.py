@@ -46,14 +46,14 @@ def train_tokenizer(
     settings: TokenizerSettings,
     max_length: int,
     *,
-    most_texts: int | None = None,
+    max_texts: int | None = None,
     seed: int = 0,
 ) -> PreTrainedTokenizerFast:
     """Learn a tokenizer from `texts`, which are read several times and must not be a generator.
 
     The same texts, settings and seed give the same tokenizer, to the byte, in every process. Special tokens have the
     ids 0 to 4 in all kinds, entity markers the next ones. Every letter (in BPE, every byte) is a token, even beyond
-    `vocab_size`. `most_texts` is the size of a sample by the seed.
+    `vocab_size`. `max_texts` is the size of a sample by the seed.
 
     >>> tokenizer = train_tokenizer(["a cat [[ sat ]]"], TokenizerSettings(entity_markers=("[[", "]]")), 32)
     >>> tokenizer.convert_ids_to_tokens(tokenizer("cat [[ sat ]]")["input_ids"])
@@ -63,7 +63,7 @@ def train_tokenizer(
 
     check_markers(settings.entity_markers, settings.kind)
     normalize = split_capitals if settings.spell_capitals else str
-    sample = VocabularySample(texts, limit=most_texts, markers=settings.entity_markers, seed=seed, normalize=normalize)
+    sample = VocabularySample(texts, limit=max_texts, markers=settings.entity_markers, seed=seed, normalize=normalize)
     if not any(text.strip() for text in sample):
         raise InputError("there is no text to learn a tokenizer from", key="tokenizer")
     tokenizer = _LEARN[settings.kind](sample, settings)

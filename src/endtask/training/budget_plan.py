@@ -14,7 +14,7 @@ from endtask.config import Budget, Settings
 from endtask.encoders.flops import training_flops
 from endtask.io.stage_folder import StageFolder
 from endtask.tokenization.packed_texts import PackedTexts
-from endtask.training.device import explained_memory_trouble
+from endtask.training.device import explain_out_of_memory
 from endtask.training.loop import StepRecord, build_optimizer, train
 from endtask.training.phase import Phase
 from endtask.training.prefetch import batches_of
@@ -118,7 +118,7 @@ def _seconds_per_token(phase: Phase, budget_seconds: float) -> float:
     groups contain one of the task's batches, whose size differs.
     """
     trial = replace(phase, steps=_MAX_WARMUP_STEPS + _MAX_GROUPS * _STEPS_PER_GROUP, ramp_fraction=0.0)
-    with explained_memory_trouble(), _restored(phase):
+    with explain_out_of_memory(), _restored(phase):
         optimizer = build_optimizer(trial)
         for first in _first_steps(trial):
             next(train(replace(trial, steps=first + 1), optimizer, start=first))

@@ -93,7 +93,7 @@ class OutOfMemory(TrainingError):
 
 
 @contextmanager
-def explained_memory_trouble(hint: str | None = None) -> Iterator[None]:
+def explain_out_of_memory(hint: str | None = None) -> Iterator[None]:
     """Turn out-of-memory errors of the libraries into `OutOfMemory`; the checkpoint has the finished steps.
 
     A `hint` names the settings to lower; it replaces the hint of a nested block.

@@ -16,9 +16,9 @@ from endtask.objectives.task_losses import task_objective
 from endtask.progress import duration
 from endtask.seeds import derive
 from endtask.task import Task
-from endtask.tokenization.packed_texts import PackedTexts, packed_of
+from endtask.tokenization.packed_texts import PackedTexts, packed_folder
 from endtask.training.budget_plan import MOST_FOR_FINETUNING, measure_cost, with_scoring
-from endtask.training.initial_network import keep_aligned_head
+from endtask.training.initial_network import copy_aligned_head
 from endtask.training.phase import Phase
 from endtask.weighting.alternate import Alternate
 
@@ -46,7 +46,7 @@ def finetune_phase(
         network.reset_task_head(derive(phase_seed, "head"))
         reset_auxiliary_heads(network, task, phase_seed)
     if finetune.head == "aligned":
-        keep_aligned_head(network, settings)
+        copy_aligned_head(network, settings)
     network.set_dropout(settings.model.dropout)
     tasks = finetuned_tasks(network, task, packed, settings, phase_seed)
     return Phase(
@@ -68,7 +68,7 @@ def finetuned_tasks(
     finetune, objectives = settings.finetune, {}
     sources = {END_TASK: (task, packed, TASK)}
     for name in settings.scored_tasks:
-        sources[name] = task.auxiliary[name], packed_of(packed, name), auxiliary_head(name)
+        sources[name] = task.auxiliary[name], packed_folder(packed, name), auxiliary_head(name)
     for name, (source, folder, head) in sources.items():
         stream = TextStream(name, PackedTexts(folder / "train"), network, batch_size=finetune.batch_size, seed=seed)
         objectives[name] = FinetunedTask(task_objective(source, name, stream, head=head), finetune)

@@ -94,7 +94,7 @@ class FormedBatch(Protocol):
         """Everything that the kernels depend on: shapes, types, and values that are not tensors."""
         ...
 
-    def write_over(self, other: Self) -> None:
+    def copy_into(self, other: Self) -> None:
         """Copy this batch's tensors into the other's, which are on a device."""
         ...
 
@@ -178,7 +178,7 @@ class Backward:
 
     @torch.no_grad()
     def _replay(self, recorded: _Recording, batch: FormedBatch, weight: float) -> dict[str, Tensor]:
-        batch.write_over(recorded.batch)
+        batch.copy_into(recorded.batch)
         recorded.weight.fill_(weight)
         for parameter, gradient in recorded.gradients:
             if parameter.grad is gradient:  # of an earlier replay in this step, which the next would overwrite

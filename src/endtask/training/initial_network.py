@@ -134,7 +134,7 @@ _OTHER_NAMES = {
 
 
 @torch.no_grad()
-def keep_aligned_head(network: Network, settings: Settings) -> None:
+def copy_aligned_head(network: Network, settings: Settings) -> None:
     """Copy the head of the first aligned objective with the task's classes, which are matched by name.
 
     All classes with a type, such as B-gene, start from the class without it.
@@ -144,7 +144,7 @@ def keep_aligned_head(network: Network, settings: Settings) -> None:
 
 
 @torch.no_grad()
-def reuse_auxiliary_head(network: Network, name: str, task: Task, settings: Settings) -> None:
+def copy_auxiliary_head(network: Network, name: str, task: Task, settings: Settings) -> None:
     """Copy the head of a fitting aligned objective for an auxiliary task; change nothing if there is none."""
     match = fitting_objective(task.task_type, task.labels, settings)
     if match is not None:

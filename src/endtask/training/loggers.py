@@ -85,7 +85,7 @@ def open_trackers(names: Sequence[str], folder: Path, run_name: str, settings: M
     Trackers store their files in `folder`/trackers. A phase that resumes or rolls back continues the same run of each
     tracker and sends no step of a curve twice.
     """
-    find_libraries(names)
+    check_trackers(names)
     trackers = Trackers()
     if names:
         (folder / "trackers").mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def open_trackers(names: Sequence[str], folder: Path, run_name: str, settings: M
     return trackers
 
 
-def find_libraries(names: Iterable[str]) -> None:
+def check_trackers(names: Iterable[str]) -> None:
     """Raise `InputError` with the install command for a tracker whose libraries cannot be imported."""
     for name in names:
         if name not in LIBRARIES:

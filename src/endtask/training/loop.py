@@ -109,7 +109,7 @@ def _compute_gradients(
             heads.collect(name)
     losses = {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in parts.items()}
     if sees_gradients:
-        phase.weighting.see_losses(step, losses)
+        phase.weighting.observe_losses(step, losses)
         weights = phase.weighting.weigh(step, gradients.by_objective)
         gradients.spread(weights)
         heads.spread(weights)

@@ -16,7 +16,7 @@ from endtask.errors import TrainingError
 from endtask.io.stage_folder import StageFolder
 from endtask.progress import bar, say
 from endtask.training.checkpoint import Checkpoints
-from endtask.training.device import explained_memory_trouble
+from endtask.training.device import explain_out_of_memory
 from endtask.training.loggers import Trackers, open_trackers
 from endtask.training.loop import StepRecord, build_optimizer, train
 from endtask.training.metrics_file import MetricsFile
@@ -72,7 +72,7 @@ def run_phase(
     trainer = _Trainer(
         phase, optimizer, checkpoints, folder, label, callback, on_checkpoint, max_skipped_steps, trackers, pacer
     )
-    with explained_memory_trouble(), closing(checkpoints):
+    with explain_out_of_memory(), closing(checkpoints):
         return trainer.fit()
 
 
@@ -95,7 +95,7 @@ def run_stage_phase(
             folder,
             label=label,
             callback=callback,
-            on_checkpoint=stage.keep_time,
+            on_checkpoint=stage.save_time,
             trackers=trackers,
             pacer=pacer,
         )

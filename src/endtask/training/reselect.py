@@ -25,7 +25,7 @@ from endtask.encoders.network import TASK, Network
 from endtask.errors import InputError, TrainingError
 from endtask.gradients.engine import GradientEngine, Readings, TextLosses, masked_lm_losses, task_losses
 from endtask.gradients.rows import Gradients, Units
-from endtask.gradients.scoring import Calibration, like_lengths, score_batches
+from endtask.gradients.scoring import Calibration, batches_by_length, score_batches
 from endtask.gradients.targets import Targets, Workload, make_plan
 from endtask.objectives.context import masking_of, pretrain_head
 from endtask.objectives.masking import Masking, mask_texts
@@ -92,7 +92,7 @@ class CandidateScorer:
         """Return the mean of each candidate's best scores, after standardising the scores of every row."""
         scored = ScoredCandidates(np.empty(len(which)))
         targets = self._targets(which, rows, seed, scored)
-        order = list(like_lengths(self.candidates.lengths[which], self.most_tokens))
+        order = list(batches_by_length(self.candidates.lengths[which], self.most_tokens))
         batches = (self._masked(which[indices], seed) for indices in order)
 
         def score(readings: Readings) -> torch.Tensor:
@@ -119,7 +119,7 @@ class CandidateScorer:
     def _targets(self, which: Indices, rows: Indices, seed: int, scored: ScoredCandidates) -> Targets:
         batches = self._target_gradients(rows, scored)
         first = next(batches)
-        sample = which[next(like_lengths(self.candidates.lengths[which], self.most_tokens))]
+        sample = which[next(batches_by_length(self.candidates.lengths[which], self.most_tokens))]
         sample_gradients = self._gradients(self._masked(sample, seed), masked_lm_losses, scored)
         workload = Workload(len(which), len(rows), len(rows))
         targets = Targets(make_plan(sample_gradients, first[1], workload), Units.single(len(rows)))
@@ -131,7 +131,7 @@ class CandidateScorer:
         texts = self.validation.stream.texts
         # The engine recognises the plain function, and then computes the last layer only at the tokens that it reads.
         losses: TextLosses = task_losses if self.head == TASK else partial(task_losses, head=self.head)
-        for indices in like_lengths(texts.lengths[rows], self.most_tokens):
+        for indices in batches_by_length(texts.lengths[rows], self.most_tokens):
             batch = self.validation.answered(lay_out(texts, rows[indices], self._layout(texts)), rows[indices])
             yield indices, self._gradients(Readings((batch,)), losses, scored)
 
@@ -338,13 +338,13 @@ def packed_round(packed: Path, reselect: ReselectSettings) -> float:
     if reselect.every is None or not len(candidates := PackedTexts(packed / "selection")):
         return 0.0
     sizes = [Texts(len(texts), float(texts.lengths.mean())) for texts in (candidates, PackedTexts(packed / "task"))]
-    return read_in_a_round(reselect, *sizes)
+    return tokens_per_round(reselect, *sizes)
 
 
-def read_in_a_round(reselect: ReselectSettings, candidates: Texts, validation: Texts) -> float:
+def tokens_per_round(reselect: ReselectSettings, candidates: Texts, validation: Texts) -> float:
     """Return the tokens of the sampled candidates, once per mask, and of the validation rows.
 
-    >>> read_in_a_round(ReselectSettings(reservoir=100), Texts(1000, tokens=30.0), Texts(50, tokens=10.0))
+    >>> tokens_per_round(ReselectSettings(reservoir=100), Texts(1000, tokens=30.0), Texts(50, tokens=10.0))
     6050.0
     """
     reservoir = candidates.count if reselect.reservoir is None else min(reselect.reservoir, candidates.count)

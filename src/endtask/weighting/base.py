@@ -66,10 +66,10 @@ class Rule:
         raise NotImplementedError
 
     def sees_gradients(self, step: int) -> bool:
-        """Whether the loop calls `see_losses` and `weigh` at this step."""
+        """Whether the loop calls `observe_losses` and `weigh` at this step."""
         return False
 
-    def see_losses(self, step: int, losses: Mapping[str, Tensor]) -> None:
+    def observe_losses(self, step: int, losses: Mapping[str, Tensor]) -> None:
         """Use the losses of the step, on the device, by `OBJECTIVE/PART`; the loop calls it before `weigh`."""
 
     def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

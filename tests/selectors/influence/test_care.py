@@ -21,7 +21,7 @@ from endtask.records import Example
 from endtask.selectors.influence import scorer as scorer_module
 from endtask.selectors.influence.runner import InfluenceRunner, _check_distinct_scores
 from endtask.selectors.influence.scorer import Reader
-from endtask.training.device import explained_memory_trouble
+from endtask.training.device import explain_out_of_memory
 from tests.selectors.influence.small import make_runner, make_task, run_influence, small_settings
 
 
@@ -106,7 +106,7 @@ def test_what_cannot_work_is_met_ahead(values: dict[str, Any], line: str) -> Non
 
 def test_memory_trouble_names_the_settings_of_the_selector(monkeypatch: pytest.MonkeyPatch) -> None:
     def trouble(*args: Any) -> None:
-        with explained_memory_trouble():
+        with explain_out_of_memory():
             raise MemoryError("so much")
 
     monkeypatch.setattr("endtask.pipeline.stages.select._select", trouble)

@@ -36,10 +36,10 @@ from endtask.experiments.few_shot.trial_rows import PredictionUnits, pack_rows
 from endtask.experiments.record import Record, check_spec, read_record, record_file
 from endtask.experiments.scheduler import LOG, DeviceWorker, Job, StartWorker, check_devices, run_jobs
 from endtask.io.atomic import remove_leftovers
-from endtask.io.processes import make_own_folder, run_lock
+from endtask.io.processes import make_output_folder, run_lock
 from endtask.pipeline.run import Run
 from endtask.progress import bar, say
-from endtask.training.device import explained_memory_trouble
+from endtask.training.device import explain_out_of_memory
 
 if TYPE_CHECKING:
     from endtask.experiments.spec import Study, TaskStudy
@@ -126,7 +126,7 @@ def few_shot(
     folder = Path(output) if output is not None else first_run.with_name(f"{first_run.resolve().name}-few-shot")
     experiment = _Experiment(folder, spec, pretrained)
     tables = experiment.tables()
-    make_own_folder(folder, RECORD)
+    make_output_folder(folder, RECORD)
     with run_lock(folder):
         record = _open_record(folder, pretrained, spec)
         remove_leftovers(folder)
@@ -264,7 +264,7 @@ class _Experiment:
             for variant, labels in variants:
                 trials, missing = variant.trials(labels), self._missing(variant, labels)
                 done = len(trials) - len(missing)
-                with bar(variant.name, len(trials), done=done) as advance, explained_memory_trouble():
+                with bar(variant.name, len(trials), done=done) as advance, explain_out_of_memory():
                     for result in trainer.train(variant, missing):
                         write_result(result, self._folder / variant.folder)
                         advance(1)

@@ -25,7 +25,7 @@ from endtask.seeds import derive
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.device import choose_device_context, move
-from endtask.training.initial_network import fitting_objective, keep_aligned_head, network_for, reuse_auxiliary_head
+from endtask.training.initial_network import copy_aligned_head, copy_auxiliary_head, fitting_objective, network_for
 
 _ROW_KEYS = ("learning_rates", "epochs", "patience")
 
@@ -201,9 +201,9 @@ class VariantTrainer:
     def _load_weights(self, variant: FewShotVariant) -> None:
         load_weights(self._run.weights, self._network)
         if variant.row.head == "keep" and self._run.settings.reads_aligned:
-            keep_aligned_head(self._network, self._run.settings)
+            copy_aligned_head(self._network, self._run.settings)
             for task in self._auxiliary_of(variant):
-                reuse_auxiliary_head(self._network, task.name, task.task, self._run.settings)
+                copy_auxiliary_head(self._network, task.name, task.task, self._run.settings)
 
     def _auxiliary_of(self, variant: FewShotVariant) -> Sequence[AuxiliaryTask]:
         return self._auxiliary if variant.row.tasks == "all" else ()

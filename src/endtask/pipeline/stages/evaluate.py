@@ -20,7 +20,7 @@ class Evaluate(Stage):
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Score all tasks."""
         from endtask.evaluation.evaluate import evaluate, evaluate_auxiliary_tasks
-        from endtask.training.device import choose_device_context, explained_memory_trouble, move
+        from endtask.training.device import choose_device_context, explain_out_of_memory, move
         from endtask.training.initial_network import network_for
 
         settings, packed = data.settings, finished["pack"]
@@ -28,7 +28,7 @@ class Evaluate(Stage):
         context = choose_device_context(settings)
         network = move(network_for(data.task, packed, settings), settings, context)
         folder = stage.start()
-        with explained_memory_trouble():
+        with explain_out_of_memory():
             auxiliary = evaluate_auxiliary_tasks(data.task, packed, weights, network, settings, folder, context)
             return evaluate(
                 data.task,

@@ -20,8 +20,8 @@ class Finetune(Stage):
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Train every seed."""
-        from endtask.training.device import explained_memory_trouble
+        from endtask.training.device import explain_out_of_memory
         from endtask.training.finetune import finetune
 
-        with explained_memory_trouble():
+        with explain_out_of_memory():
             return finetune(data.task, finished["pack"], finished["pretrain"], data.settings, stage)

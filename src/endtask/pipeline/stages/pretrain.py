@@ -37,8 +37,8 @@ class Pretrain(Stage):
 
     def run(self, data: RunData, stage: StageFolder, finished: Finished) -> Counts:
         """Train."""
-        from endtask.training.device import explained_memory_trouble
+        from endtask.training.device import explain_out_of_memory
         from endtask.training.pretrain import pretrain
 
-        with explained_memory_trouble():
+        with explain_out_of_memory():
             return pretrain(data.task, finished["pack"], data.settings, stage)

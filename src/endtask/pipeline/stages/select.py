@@ -104,9 +104,9 @@ def _memory_hint(settings: Settings) -> AbstractContextManager[None]:
     hints = [part.memory_hint for part in settings.select.part.parts() if part.memory_hint is not None]
     if not hints:
         return nullcontext()
-    from endtask.training.device import explained_memory_trouble
+    from endtask.training.device import explain_out_of_memory
 
-    return explained_memory_trouble(hints[0])
+    return explain_out_of_memory(hints[0])
 
 
 def _domain(data: RunData, stage: StageFolder) -> Counts:

@@ -244,7 +244,7 @@ class InfluenceRunner:
     def store_time(self) -> None:
         """Store the seconds spent so far, so that a resumed stage counts them."""
         if self.context.stage is not None:
-            self.context.stage.keep_time()
+            self.context.stage.save_time()
 
     def say_size(self, scorer: Scorer, columns: int) -> None:
         """Print the size of the targets before scoring starts."""

@@ -19,7 +19,7 @@ from endtask.encoders.network import MASKED_LM, Network
 from endtask.errors import TrainingError
 from endtask.gradients.engine import GradientEngine, Readings, TextLosses, masked_lm_losses, task_losses
 from endtask.gradients.rows import Gradients, Units
-from endtask.gradients.scoring import Calibration, like_lengths, prefetch
+from endtask.gradients.scoring import Calibration, batches_by_length, prefetch
 from endtask.gradients.targets import Options, Targets, Workload, make_plan
 from endtask.io.atomic import atomic_file, write_json
 from endtask.io.selection_table import SelectionStatistics, read_batches
@@ -86,7 +86,7 @@ class Reader:
     def targets(self, objective: TaskObjective) -> Iterator[tuple[NDArray[np.int64], Prepared]]:
         """Yield batches of targets with their indices, the longest first: the memory plan depends on them."""
         texts = objective.stream.texts
-        for numbers in reversed(list(like_lengths(texts.lengths, self.most_tokens))):
+        for numbers in reversed(list(batches_by_length(texts.lengths, self.most_tokens))):
             batch = objective.answered(self._lay_out(texts, numbers), numbers)
             if not self._config.recipe_values.masks_targets:
                 yield numbers, Prepared(Readings((batch,)))

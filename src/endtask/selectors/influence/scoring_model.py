@@ -203,7 +203,7 @@ def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Sett
     """Train or load the tokenizer and tokenize each fold's rows; a resumed run reuses finished files."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / _LEARNED).exists():
-        tokenizer = tokenizer_for(task, retrieved, settings, most_texts=_TOKENIZER_TEXTS)
+        tokenizer = tokenizer_for(task, retrieved, settings, max_texts=_TOKENIZER_TEXTS)
         save_tokenizer(tokenizer, folder / TOKENIZER)
         write_json(folder / _LEARNED, {"vocabulary": len(tokenizer)})
     tokenizer_settings = settings.tokenizer.model_copy(update={"path": str(folder / TOKENIZER)})
