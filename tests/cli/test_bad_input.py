@@ -92,7 +92,8 @@ def test_an_empty_corpus(place: Path, command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"), [(b'{"text": "caf\xe9", "label": "food"}\n', "not valid UTF-8"), ("nonsense\n", "not valid JSON")]
+    ("line", "said"),
+    [(b'{"text": "caf\x81", "label": "food"}\n', "neither UTF-8 nor Windows-1252"), ("nonsense\n", "not valid JSON")],
 )
 def test_broken_rows_of_the_task(place: Path, command: Command, line: str | bytes, said: str) -> None:
     append("task/test.jsonl", line)

@@ -197,6 +197,12 @@ def test_without_notes_nothing_is_guessed(tmp_path: Path) -> None:
         rows_of(write(tmp_path, "a.csv", WESTERN.encode("cp1252")))
 
 
+def test_a_file_with_lines_in_two_encodings_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.csv", "text\ngrün\n".encode() + "grün\n".encode("cp1252"))
+    with pytest.raises(InputError, match=r"row 3: not valid UTF-8 \(byte 3 of the line\)"):
+        rows_of(path, note=lambda line: None)
+
+
 @pytest.mark.parametrize(
     ("content", "row"),
     [

@@ -63,8 +63,7 @@ def _decoded_lines(
             try:
                 text = line.decode(encoding)
             except UnicodeDecodeError as error:
-                message = f"not valid UTF-8 (byte {error.start + 1} of the line)"
-                options.on_error(InputError(message, path=path, row=number, hint="save the file as UTF-8"))
+                options.on_error(_not_utf8(path, number, error.start))
                 continue
             finally:
                 encoding = "utf-8" if encoding == "utf-8-sig" else encoding  # only the first line may have a mark
@@ -117,20 +116,43 @@ def guess_encoding(path: InputFile, options: ReadOptions) -> str | None:
 
 
 def _check_latin(path: InputFile) -> None:
-    """Raise `InputError` for a file that is hardly Western European text."""
+    """Raise `InputError` for a file that is hardly Western European text, or that is UTF-8 but for some lines."""
     letters = high = 0
+    has_utf8 = False
+    first_other: tuple[int, int] | None = None  # line and byte
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
-            try:
-                line.decode(_LATIN)
-            except UnicodeDecodeError as error:
-                raise _no_encoding(path, number, error.start) from None
-            if control := _CONTROL.search(line):
-                raise _no_encoding(path, number, control.start())
+            index = _invalid_byte(line, _LATIN)
+            if index is None and (control := _CONTROL.search(line)):
+                index = control.start()
+            if index is not None:
+                raise _no_encoding(path, number, index)
             letters += len(_LETTERS.findall(line))
+            if line.isascii():
+                continue
             high += len(_HIGH.findall(line))
+            invalid = _invalid_byte(line, "utf-8")
+            has_utf8 = has_utf8 or invalid is None
+            first_other = first_other or (None if invalid is None else (number, invalid))
+    if has_utf8 and first_other:
+        row, index = first_other
+        raise _not_utf8(path, row, index)
     if high > _MOST_HIGH_LETTERS * letters:
         raise _no_encoding(path)
+
+
+def _invalid_byte(line: bytes, encoding: str) -> int | None:
+    """Return the index of the first byte that cannot be decoded; None without one."""
+    try:
+        line.decode(encoding)
+    except UnicodeDecodeError as error:
+        return error.start
+    return None
+
+
+def _not_utf8(path: InputFile, row: int, index: int) -> InputError:
+    message = f"not valid UTF-8 (byte {index + 1} of the line)"
+    return InputError(message, path=path, row=row, hint="save the file as UTF-8")
 
 
 def _no_encoding(path: InputFile, row: int | None = None, index: int | None = None) -> InputError:
