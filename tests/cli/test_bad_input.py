@@ -182,7 +182,7 @@ def test_changed_settings_in_an_old_run(place: Path, command: Command) -> None:
         (["--preset", "latop"], "unknown preset 'latop' (did you mean 'laptop'?)"),
         (["--until", "selct"], "unknown stage 'selct' (did you mean 'select'?)"),
         (["--from", "pretrian"], "unknown stage 'pretrian' (did you mean 'pretrain'?)"),
-        (["--budget", "10"], "--budget: '10' is not an amount with a unit"),
+        (["--budget", "10 apples"], "--budget: '10 apples' is not an amount with a unit"),
         (["--set", "fintune.epochs=3"], "--set, key 'fintune': unknown setting (did you mean 'finetune'?)"),
         (["--budget", "10parsecs"], "600s, 10min, 50Mtok, 2000steps or 1e17flops"),
         (["--set", "task.type=txet"], "key 'task.type'"),

@@ -19,11 +19,14 @@ def plan_of(stage: Path) -> dict[str, Any]:
     return plan
 
 
+FINETUNE = {"max_length": 16, "batch_size": 16, "epochs": 2, "seeds": [0, 1], "budget_share": 0.25}
+
+
 @pytest.mark.parametrize("budget", ["20steps", "3ktok", "1e8flops", "0.4s"])
 def test_a_budget_of_every_unit(toy: Path, tmp_path: Path, budget: str) -> None:
-    result = endtask.run(toy_settings(toy, tmp_path / "run", budget=budget))
+    result = endtask.run(toy_settings(toy, tmp_path / "run", budget=budget, finetune=FINETUNE))
     plan, counts = plan_of(result.folder / "pretrain"), result.stages["pretrain"]
-    assert counts["steps"] == plan["steps"] >= 1
+    assert counts["steps"] == (plan["replans"][-1][1] if plan.get("replans") else plan["steps"]) >= 1
     share = {"20steps": 20, "3ktok": 2250, "1e8flops": 7.5e7, "0.4s": 0.3}[budget]
     cost = plan["cost_per_step"]
     if budget == "20steps":
@@ -35,14 +38,16 @@ def test_a_budget_of_every_unit(toy: Path, tmp_path: Path, budget: str) -> None:
         assert plan["steps"] == max(1, int(share / cost["flops"]))
         assert cost["flops"] == pytest.approx(6 * counts["parameters"] * cost["tokens"])
     else:
-        assert plan["steps"] == max(1, int(share / cost["seconds"]))
+        assert plan["steps"] <= max(1, int(share / cost["seconds"])), "what planning took is left out"
     epoch, epochs = 4, 2
     assert epoch <= result.stages["finetune"]["steps_per_seed"] <= epochs * epoch
 
 
 def test_all_batches_of_a_step_count(toy: Path, tmp_path: Path) -> None:
     train = {"max_length": 16, "batch_size": "64tok", "gradient_accumulation_steps": 4, "batch_ramp_fraction": 0.5}
-    result = endtask.run(toy_settings(toy, tmp_path / "run", budget="12ktok", pretrain=train), until="pretrain")
+    result = endtask.run(
+        toy_settings(toy, tmp_path / "run", budget="12ktok", pretrain=train, finetune=FINETUNE), until="pretrain"
+    )
     counts = result.stages["pretrain"]
     assert counts["tokens"] == pytest.approx(0.75 * 12_000, rel=0.1)
     assert counts["tokens"] / counts["steps"] == pytest.approx(
@@ -53,7 +58,7 @@ def test_all_batches_of_a_step_count(toy: Path, tmp_path: Path) -> None:
 
 
 def test_the_step_count_is_on_disk_before_step_1(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = toy_settings(toy, tmp_path / "run", budget="1s")
+    settings = toy_settings(toy, tmp_path / "run", budget="1s", finetune=FINETUNE)
 
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -37,7 +37,7 @@ def test_nothing_differs_by_default(stage: str) -> None:
 @pytest.mark.parametrize(
     ("stage", "tree"),
     [
-        ("select", {"select": {"name": "best_rank", "budget": "5%"}}),
+        ("select", {"select": {"name": "best_rank", "budget": "5%, at least 20MB"}}),
         ("pretrain", {"pretrain": {"learning_rate": Settings().pretrain.learning_rate}}),
         ("finetune", {"finetune": {"seeds": list(Settings().finetune.seeds)}}),
         ("pack", {"tokenizer": {"vocab_size": Settings().tokenizer.vocab_size}}),

@@ -39,7 +39,9 @@ def turns_of(
             raise Killed
 
         monkeypatch.setattr(pretrain_module, "run_stage_phase", look)
-        settings = changed(run_settings, budget=budget, pretrain={"weighting": training})
+        settings = changed(
+            run_settings, budget=budget, pretrain={"weighting": training}, finetune={"budget_share": 0.25}
+        )
         with pytest.raises(Killed):
             pretrain(task, packed, settings, make_stage(f"pretrain-{next(numbers)}"))
         return found

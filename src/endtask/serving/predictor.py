@@ -139,6 +139,7 @@ class Predictor:
     ) -> None:
         from transformers import AutoConfig, AutoTokenizer
 
+        import endtask.encoders.saved_model  # noqa: F401 - registers the model type of encoders from plug-ins
         from endtask.encoders.device_context import device_named
 
         self._facts = _Facts.read(folder)
