@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -172,3 +173,14 @@ def test_a_mistyped_command_is_one_line(command: Callable[..., Answer], words: l
     assert answer.err.count("\n") == 1
     assert said in answer.err
     assert "--help" in answer.err
+
+
+@pytest.mark.parametrize("given", [None, "ACTIVE"])
+def test_threads_wait_passively_unless_the_user_says_otherwise(
+    given: str | None, command: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    assert command("--version").code == 0
+    assert os.environ["OMP_WAIT_POLICY"] == (given or "PASSIVE")

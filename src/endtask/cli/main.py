@@ -95,6 +95,7 @@ def endtask(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; a user's mistake gives a line on standard error and exit code 2."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads starve each other on a busy machine
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # its advice is for programmers
