@@ -29,7 +29,7 @@ os.environ.update(
 )
 
 # `make test` always draws the same examples. `make fuzz` draws many new examples; slow tests set a lower `max_examples`.
-settings.register_profile("test", derandomize=True, max_examples=50, deadline=None)
+settings.register_profile("test", derandomize=True, max_examples=30, deadline=None)
 settings.register_profile("fuzz", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 

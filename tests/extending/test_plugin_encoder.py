@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Answer
 from tests.toy_run import toy_settings, write_toy
 
 PLUGIN = Path(__file__).with_name("plugin_encoder.py")
@@ -51,12 +53,12 @@ def test_without_the_plugin_its_model_is_not_loaded(run: Path) -> None:
     assert "convolution" in done.stderr
 
 
-def test_its_options_are_refused_for_other_encoders(tmp_path: Path) -> None:
+def test_its_options_are_refused_for_other_encoders(tmp_path: Path, command: Callable[..., Answer]) -> None:
     tree = toy_settings(write_toy(tmp_path), tmp_path / "run", model={"architecture": "bert", "kernel": 5, **SIZES})
     (tmp_path / "settings.json").write_text(json.dumps(tree))
-    done = endtask("run", tmp_path / "settings.json")
-    assert done.returncode == 2
-    assert "model.kernel" in done.stderr
+    done = command("run", tmp_path / "settings.json", "--plugin", PLUGIN)
+    assert done.code == 2
+    assert "model.kernel" in done.err
 
 
 def test_a_checkpoint_of_it_can_be_opened(run: Path) -> None:

@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from endtask.io.run_layout import SELECTION
 from endtask.io.selection_table import read_selection
+from tests.conftest import Answer
 from tests.toy_run import toy_settings
 
 PLUGIN = Path(__file__).with_name("plugin_selector.py")
@@ -72,8 +74,11 @@ def test_a_run_folder_does_not_bring_its_code(toy: Path, tmp_path: Path) -> None
         ({"epochs": 3}, "'select.epochs'"),
     ],
 )
-def test_wrong_options_are_one_line(toy: Path, tmp_path: Path, select: dict[str, Any], said: str) -> None:
-    ended = endtask("check", write_settings(tmp_path / "settings.json", toy, tmp_path / "run", **select))
-    assert ended.returncode == 2
-    assert said in ended.stderr
-    assert ended.stderr.count("\n") == 1
+def test_wrong_options_are_one_line(
+    toy: Path, tmp_path: Path, command: Callable[..., Answer], select: dict[str, Any], said: str
+) -> None:
+    settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run", **select)
+    ended = command("check", settings, "--plugin", PLUGIN)
+    assert ended.code == 2
+    assert said in ended.err
+    assert ended.err.count("\n") == 1

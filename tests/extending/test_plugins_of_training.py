@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from endtask.encoders.weights import load_tensors
 from endtask.training.metrics_file import read_metrics
+from tests.conftest import Answer
 from tests.toy_run import toy_settings, write_toy
 
 HERE = Path(__file__).parent
@@ -47,11 +49,12 @@ def test_an_objective_with_a_head_of_its_own_is_one_file(tmp_path: Path) -> None
     assert "shuffled_span" in refused.stderr
 
 
-def test_options_of_an_objective_from_outside_are_checked(tmp_path: Path) -> None:
+def test_options_of_an_objective_from_outside_are_checked(tmp_path: Path, command: Callable[..., Answer]) -> None:
     objectives = {"spans": {"kind": "shuffled_span", "texts": "selection", "shar": 0.4}, "task": {"kind": "joint"}}
-    refused = endtask("run", write_settings(tmp_path, objectives=objectives, weighting="equal"), "--plugin", OBJECTIVE)
-    assert refused.returncode == 2
-    assert "pretrain.objectives.spans.shar" in refused.stderr
+    settings = write_settings(tmp_path, objectives=objectives, weighting="equal")
+    refused = command("run", settings, "--plugin", OBJECTIVE)
+    assert refused.code == 2
+    assert "pretrain.objectives.spans.shar" in refused.err
 
 
 @pytest.mark.parametrize("power", [0, 1])
