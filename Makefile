@@ -26,10 +26,10 @@ demo: $(if $(wildcard $(DEV_STAMP)),$(DEV_STAMP),$(PLAIN_STAMP))
 
 # Lint, types, doctests and the unit tests: what to run after every change.
 quick: check
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --doctest-modules -m 'not slow' $(UNIT_TESTS) src
+	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules -m 'not slow' $(UNIT_TESTS) src
 
 test: check
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --doctest-modules --durations=10 tests src
+	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules --durations=10 tests src
 
 # The property tests alone, with new random examples and many of them; `make test` draws the same few every time.
 fuzz: $(DEV_STAMP)
