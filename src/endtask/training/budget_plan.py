@@ -34,6 +34,12 @@ class StepCost:
     flops: float
     seconds: float | None = None
 
+    def amount(self, unit: str) -> float:
+        """Return the cost in the unit of a budget in tokens, FLOPs or measured seconds."""
+        value = {"tokens": self.tokens, "flops": self.flops, "seconds": self.seconds}[unit]
+        assert value is not None
+        return value
+
 
 def parameters_of(phase: Phase) -> int:
     """Return the number of trained parameters: the encoder, and the heads that some objective uses."""
@@ -104,9 +110,7 @@ def steps_for(budget: Budget, cost: StepCost) -> int:
     """
     if budget.unit == "steps":
         return max(1, round(budget.amount))
-    per_step = {"tokens": cost.tokens, "flops": cost.flops, "seconds": cost.seconds}[budget.unit]
-    assert per_step is not None
-    return max(1, int(budget.amount / per_step))
+    return max(1, int(budget.amount / cost.amount(budget.unit)))
 
 
 def _seconds_per_token(phase: Phase, budget_seconds: float) -> float:

@@ -126,8 +126,7 @@ def amount_for_all_epochs(
         network.set_dropout(settings.pretrain.dropout)
     every = settings.finetune.eval_steps or batches_per_epoch(phase.objectives)
     cost = with_scoring(cost, packed / "dev", every=every)
-    per_step = {"tokens": cost.tokens, "flops": cost.flops, "seconds": cost.seconds}[settings.budget.unit]
-    return phase.steps * number_of_runs(settings) * float(per_step or 0.0)
+    return phase.steps * number_of_runs(settings) * cost.amount(settings.budget.unit)
 
 
 def plan_in_words(settings: Settings, amount: float) -> str:
