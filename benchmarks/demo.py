@@ -14,7 +14,8 @@ from typing import Any
 
 from benchmarks.results_file import Results, write_results
 from endtask.demo import run_demo
-from endtask.reporting.plots import BarGroup, bar_chart, picture
+from endtask.reporting.plots import BarGroup, bar_chart
+from endtask.reporting.svg import picture
 
 
 def seed_rows(folder: Path, run: str) -> list[dict[str, Any]]:

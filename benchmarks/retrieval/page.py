@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from benchmarks.results_file import Results
 from benchmarks.retrieval.plan import GENERATED_SIZES, GENERATED_TASK, LARGE_TOP_K, SMALL_TASK, TASKS, TOP_K, Row
-from endtask.reporting.plots import Series, line_chart, picture
+from endtask.reporting.plots import Series, line_chart
+from endtask.reporting.svg import picture
 
 TOLERANCE = 1e-5
 """Engines may select different passages whose scores differ less from the last score (relative)."""

@@ -9,7 +9,8 @@ from typing import Any
 from benchmarks.job import finished, ratio
 from benchmarks.results_file import Results, fact_lines
 from benchmarks.training.cases import COMPILED, ENDTASK, MATMUL, REFERENCE, SMALL_VOCABULARY, TRAINER, VOCABULARY, Row
-from endtask.reporting.plots import BarGroup, bar_chart, picture
+from endtask.reporting.plots import BarGroup, bar_chart
+from endtask.reporting.svg import picture
 
 GOALS = (
     "tokens_per_second_110m",

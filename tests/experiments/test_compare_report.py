@@ -95,7 +95,7 @@ def test_one_seed_makes_nothing_clear(tmp_path: Path) -> None:
     said = verdict(with_runs(found, ours=1))  # against which all are tested
     assert f" Better {one_seed}: better<b> (+5.0 points, Holm's p = 0.0004). Worse {one_seed}: worse (-5.0 " in said
     assert "Clearly" not in said
-    assert f'<p class="sentence">{escape(said)}</p>' in write_comparison_page(with_runs(found, ours=1)).read_text(
+    assert f'<p class="verdict">{escape(said)}</p>' in write_comparison_page(with_runs(found, ours=1)).read_text(
         "utf-8"
     )
     one_of_them = verdict(with_runs(found, worse=1))

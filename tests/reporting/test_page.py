@@ -18,6 +18,7 @@ from endtask.io.stage_folder import MANIFEST
 from endtask.reporting import run_folder
 from endtask.reporting.format import size
 from endtask.reporting.page import summary, verdict, verdict_lines, write_report
+from endtask.reporting.render import content_security_policy, static_text
 
 MakeRun = Callable[..., Path]
 SCRIPT = '<script>alert("x")</script>'
@@ -53,7 +54,7 @@ def page_of(folder: Path) -> str:
 
 def text_of(page: str) -> str:
     """The page's text on one line, without tags."""
-    return " ".join(re.sub(r"<[^>]*>", " ", page.split("</style>")[1]).split())
+    return " ".join(re.sub(r"<[^>]*>", " ", page.split("</style>")[1].split("<script>")[0]).split())
 
 
 def test_stages_and_settings_file_are_those_of_the_run() -> None:
@@ -70,7 +71,8 @@ def test_the_page_lies_in_the_run_and_says_the_verdict(make_run: MakeRun) -> Non
         "pets: accuracy 62.5 ± 12.5 on test (4 rows, 2 seeds, 95% interval 25.0 to 100.0); 52.5 ± 2.5 on the 3 rows whose text is not in train."
     )
     text = text_of(page_of(folder))
-    assert said in text
+    assert "accuracy 95% interval 25.0 to 100.0, ± 12.5 over 2 seeds on 4 rows of test" in text
+    assert "Not clearly different from majority class (&#39;cat&#39;): +12.5 points [-12.5, +37.5], p = 0.5." in text
     assert "1 of the 4 rows of test are also in train" in text
     assert "majority class (&#39;cat&#39;) scores 50.0; the model is 12.5 points above it [-12.5, 37.5]" in text
 
@@ -208,7 +210,9 @@ def test_nothing_of_the_users_becomes_markup(make_run: MakeRun) -> None:
     folder = make_run(name="run<img src=x>'\"", labels=(SCRIPT, "dog"), text=SCRIPT, source=f"{SCRIPT}.jsonl")
     page = page_of(folder)
     tags = {tag for tag, _ in Tags(page).found}
-    assert not tags & {"script", "img", "iframe", "object", "link"}
+    assert not tags & {"img", "iframe", "object", "link"}
+    assert page.split("<script>")[1:] == [f"{static_text('page.js')}</script>\n</body>\n</html>"], "our script alone"
+    assert content_security_policy(static_text("page.js")).replace("'", "&#39;") in page
     assert page.count("&lt;script&gt;") > 10
     assert not [name for _, attributes in Tags(page).found for name in attributes if name.startswith("on")]
 
@@ -230,7 +234,7 @@ def test_tables_and_charts_are_accessible(make_run: MakeRun) -> None:
     found = Tags(page_of(make_run())).found
     assert all(attributes.get("scope") in ("col", "row") for tag, attributes in found if tag == "th")
     charts = [attributes for tag, attributes in found if tag == "svg"]
-    assert len(charts) == 5
+    assert len(charts) == 6
     assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in charts)
 
 

@@ -10,19 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.reporting.plots import (
-    WIDTH,
-    BarGroup,
-    DotRow,
-    Scale,
-    Series,
-    bar_chart,
-    dot_chart,
-    line_chart,
-    log_ticks,
-    picture,
-    round_ticks,
-)
+from endtask.reporting.plots import BarGroup, DotRow, Series, bar_chart, dot_chart, line_chart
+from endtask.reporting.svg import WIDTH, Scale, log_ticks, picture, round_ticks
 
 
 def chart(*series: Series) -> ElementTree.Element:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
 from endtask.io.atomic import write_text
+from endtask.reporting.render import render
 
 _WIDTH_WITHOUT_TERMINAL = 200
 
@@ -60,7 +59,7 @@ class Page:
 
 def write_page(page: Page, path: Path) -> Path:
     """Write a self-contained page. Return its path."""
-    write_text(path, _template().render(page=page))
+    write_text(path, render("experiment.html.jinja", page=page))
     return path
 
 
@@ -90,17 +89,3 @@ def print_tables(tables: Iterable[Table], notes: Iterable[str] = ()) -> None:
         console.print(drawn)
     for note in notes:
         console.print(note, markup=False, soft_wrap=True)
-
-
-@cache  # pages are written again after every trial
-def _template() -> jinja2.Template:
-    # The folder `reporting` has the style sheet.
-    loaders = [jinja2.PackageLoader(f"endtask.{package}", "") for package in ("experiments", "reporting")]
-    environment = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(loaders),
-        autoescape=True,  # names and values come from the user
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("experiment.html.jinja")

@@ -9,7 +9,8 @@ from markupsafe import Markup
 from endtask.experiments.page import Page, Section, Table, link, print_tables, write_page
 from endtask.experiments.search_result import SearchResult, SearchTrial
 from endtask.reporting import format as shown
-from endtask.reporting.plots import STYLES, BarGroup, Series, bar_chart, line_chart
+from endtask.reporting.plots import BarGroup, Series, bar_chart, line_chart
+from endtask.reporting.svg import STYLES
 
 PAGE = "search.html"
 _NOTE = (

@@ -8,23 +8,29 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from endtask.io.atomic import write_text
 from endtask.registry import task_types
 from endtask.reporting import baselines, scores, selection
-from endtask.reporting import format as shown
 from endtask.reporting.costs import stage_costs, total_cost
 from endtask.reporting.curves import finetune_charts, objective_rows, pretrain_charts
+from endtask.reporting.headline import headline_of, tiles_of, verdict_sentence
+from endtask.reporting.render import render
 from endtask.reporting.run_folder import RunFolder
 
 REPORT = "report.html"
+SECTIONS = {
+    "results": "Results",
+    "errors": "Errors",
+    "training": "Training",
+    "selection": "Selection",
+    "data": "Task data",
+    "cost": "Cost",
+    "use": "Use the model",
+    "settings": "Settings",
+}
+"""The sections of the report in order: the name of each template in `templates/report`, and the title."""
 _MATRIX_LABELS = 20
 _MISTAKES = 20
-_FILTERS = (
-    "duration", "count", "size", "flops", "energy", "share", "score", "metric_name", "moment", "plural",
-    "score_with_spread", "metric_with_spread",
-)  # fmt: skip
 
 Context = dict[str, Any]
 MODEL_FOLDER = '"path/to/this/folder"'
@@ -33,8 +39,7 @@ MODEL_FOLDER = '"path/to/this/folder"'
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` into the run's folder from its finished stages. Return its path."""
-    page = _template().render(_context(RunFolder(folder)))
-    write_text(folder / REPORT, page)
+    write_text(folder / REPORT, render("report.html.jinja", **_context(RunFolder(folder))))
     return folder / REPORT
 
 
@@ -79,24 +84,15 @@ def summary(folder: Path) -> dict[str, Any]:
     }
 
 
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("endtask.reporting", ""),
-        autoescape=True,  # task texts, labels and file names come from the user
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update({name: getattr(shown, name) for name in _FILTERS})
-    return environment.get_template("page.html.jinja")
-
-
 def _context(run: RunFolder) -> Context:
     """Return the variables of the template."""
     costs = stage_costs(run)
     return {
         "run": run,
-        "verdict": scores.verdict_of(run),
+        "sections": [(id, name) for id, name in SECTIONS.items() if id != "errors" or run.results],
+        "headline": headline_of(run),
+        "sentence": verdict_sentence(run),
+        "tiles": tiles_of(run),
         "notes": scores.notes_of(run),
         "costs": costs,
         "total": total_cost(costs),

@@ -1,0 +1,44 @@
+// Filters of long lists, and links into closed details. Pages can be read without it.
+"use strict";
+for (const form of document.querySelectorAll("form.filters")) {
+  const list = document.getElementById(form.dataset.list);
+  const items = Array.from(list.children);
+  const texts = items.map((item) => item.textContent.toLowerCase());
+  const shown = form.querySelector("output");
+  const passes = (control, item, text) => {
+    const field = control.dataset.field;
+    if (control.type === "search") return control.value.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+    if (control.type === "range") return Number(item.dataset[field]) >= Number(control.value);
+    if (control.type === "checkbox") return control.checked || !(field in item.dataset);
+    return !control.value || item.dataset[field] === control.value;
+  };
+  const apply = () => {
+    const controls = Array.from(form.elements).filter((control) => control.dataset.field);
+    let count = 0;
+    items.forEach((item, index) => {
+      item.hidden = !controls.every((control) => passes(control, item, texts[index]));
+      count += item.hidden ? 0 : 1;
+    });
+    shown.textContent = `${count.toLocaleString("en")} of ${items.length.toLocaleString("en")} shown`;
+  };
+  form.addEventListener("input", apply);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.hidden = false;
+  apply();
+}
+const reveal = () => {
+  const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+  if (target) target.scrollIntoView();
+};
+addEventListener("hashchange", reveal);
+reveal();
+if ("IntersectionObserver" in window) {
+  const links = new Map(Array.from(document.querySelectorAll(".sections a"), (link) => [link.hash.slice(1), link]));
+  const observer = new IntersectionObserver((entries) => {
+    const entry = entries.find((one) => one.isIntersecting);
+    if (!entry) return;
+    links.forEach((link, id) => (id === entry.target.id ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
+  }, { rootMargin: "0px 0px -75% 0px" });
+  links.forEach((_, id) => document.getElementById(id) && observer.observe(document.getElementById(id)));
+}
