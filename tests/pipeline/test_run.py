@@ -53,11 +53,18 @@ def test_manifests_hold_settings_inputs_and_counts(finished_run: Path) -> None:
 
 def test_nothing_half_done_is_left(finished_run: Path) -> None:
     names = {entry.name for entry in finished_run.iterdir()}
-    assert names == {*STAGES, "scratch", "settings.yaml", "report.html", ".lock"}
+    assert names == {*STAGES, "scratch", "settings.yaml", "run.log", "report.html", ".lock"}
     assert {entry.name for entry in (finished_run / "scratch").iterdir()} == {"shards"}
     assert not list(finished_run.rglob("*.partial"))
     assert not list(finished_run.rglob("*.tmp"))
     assert not list(finished_run.rglob("checkpoint.safetensors"))
+
+
+def test_the_log_has_every_line_and_goes_on(toy: Path, own_run: Path) -> None:
+    endtask.run(toy_settings(toy, own_run))
+    lines = [line[20:] for line in (own_run / "run.log").read_text(encoding="utf-8").splitlines()]
+    assert [line for line in lines if line.endswith(": started")] == [f"{stage}: started" for stage in STAGES]
+    assert lines[-len(STAGES) :] == [f"{stage}: finished before, skipped" for stage in STAGES]
 
 
 def test_a_second_call_does_nothing(toy: Path, own_run: Path) -> None:
@@ -138,12 +145,14 @@ def test_a_redo_that_is_refused_leaves_all_as_it_was(
     shutil.copytree(own_run / "evaluate", own_run / "model.partial")  # a later stage that was begun with decisions
     begun = own_run / "model.partial" / "manifest.json"
     begun.write_text(json.dumps({**json.loads(begun.read_text()), "status": "running", "plan": {"steps": 3}}))
-    before = hashes(own_run)
+    before, log = hashes(own_run), (own_run / "run.log").read_bytes()
     changed = toy_settings(toy, own_run)
     changed[stage] = {**changed[stage], **{"select": {"budget": "40%"}, "finetune": {"learning_rate": 0.01}}[stage]}
     refusing(stage, InputError("costs too much"), monkeypatch)
     with pytest.raises(InputError, match="costs too much"):
         endtask.run(changed, start=stage)
+    assert (own_run / "run.log").read_text(encoding="utf-8").endswith(" stopped: costs too much\n")
+    (own_run / "run.log").write_bytes(log)
     assert hashes(own_run) == before
     assert not (own_run / "previous").exists()
     assert not (own_run / f"{stage}.partial").exists()

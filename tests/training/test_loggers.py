@@ -121,7 +121,7 @@ def libraries(monkeypatch: pytest.MonkeyPatch) -> FakeLibraries:
 
 @pytest.fixture
 def open_some(tmp_path: Path) -> Callable[..., Trackers]:
-    return lambda *names: open_trackers(names or tuple(LIBRARIES), tmp_path, "pretrain", SETTINGS)
+    return lambda *names: open_trackers(names or tuple(LIBRARIES), tmp_path, SETTINGS, "pretrain")
 
 
 def rows(*steps: int) -> list[dict[str, float]]:
@@ -137,9 +137,9 @@ def test_rows_arrive_with_their_step(name: str, libraries: FakeLibraries, open_s
         trackers.log({"step": 4, "corpus/masked_lm": 6.5, "learning_rate": 1e-3})
         trackers.log({"step": 4, "dev/accuracy": 0.5})
     assert libraries.points[name] == [
-        (4, "corpus/masked_lm", 6.5),
-        (4, "learning_rate", 1e-3),
-        (4, "dev/accuracy", 0.5),
+        (4, "pretrain/corpus/masked_lm", 6.5),
+        (4, "pretrain/learning_rate", 1e-3),
+        (4, "pretrain/dev/accuracy", 0.5),
     ]
     assert len(libraries.closed[name]) == 1
 
@@ -147,7 +147,7 @@ def test_rows_arrive_with_their_step(name: str, libraries: FakeLibraries, open_s
 def test_all_at_once(libraries: FakeLibraries, open_some: Callable[..., Trackers]) -> None:
     with open_some() as trackers:
         trackers.log({"step": 1, "a": 2.0})
-    assert libraries.points == {name: [(1, "a", 2.0)] for name in LIBRARIES}
+    assert libraries.points == {name: [(1, "pretrain/a", 2.0)] for name in LIBRARIES}
 
 
 def test_a_name_given_twice_is_opened_once(libraries: FakeLibraries, open_some: Callable[..., Trackers]) -> None:
@@ -156,7 +156,7 @@ def test_a_name_given_twice_is_opened_once(libraries: FakeLibraries, open_some: 
 
 
 def test_none_by_default(tmp_path: Path, libraries: FakeLibraries) -> None:
-    with open_trackers((), tmp_path, "pretrain", SETTINGS) as trackers:
+    with open_trackers((), tmp_path, SETTINGS, "pretrain") as trackers:
         trackers.log({"step": 1, "a": 2.0})
     assert list(tmp_path.iterdir()) == []
     assert not any(libraries.opened.values())
@@ -186,7 +186,7 @@ def test_settings_are_sent_later_if_the_first_attempt_failed(
 
 def test_many_settings_fit_mlflow(tmp_path: Path, libraries: FakeLibraries) -> None:
     many = {f"key{n}": "x" * 400 for n in range(250)}
-    open_trackers(["mlflow"], tmp_path, "pretrain", many).close()
+    open_trackers(["mlflow"], tmp_path, many, "pretrain").close()
     assert libraries.settings["mlflow"] == many
 
 
@@ -202,11 +202,11 @@ def test_a_resumed_phase_repeats_no_point(
         trackers.log({"step": 6, "dev/accuracy": 0.5})  # killed before this one was sent
         trackers.log({"step": 8, "corpus/masked_lm": 2.0})
     assert sorted(libraries.points[name]) == [
-        (2, "corpus/masked_lm", 8.0),
-        (4, "corpus/masked_lm", 6.0),
-        (6, "corpus/masked_lm", 4.0),
-        (6, "dev/accuracy", 0.5),
-        (8, "corpus/masked_lm", 2.0),
+        (2, "pretrain/corpus/masked_lm", 8.0),
+        (4, "pretrain/corpus/masked_lm", 6.0),
+        (6, "pretrain/corpus/masked_lm", 4.0),
+        (6, "pretrain/dev/accuracy", 0.5),
+        (8, "pretrain/corpus/masked_lm", 2.0),
     ]
 
 
@@ -217,7 +217,9 @@ def test_a_phase_that_goes_back_shows_no_step_twice(
     with open_some(name) as trackers:
         for step, value in ((2, 1.0), (4, 9.0), (6, 99.0), (4, 0.8), (6, 0.6), (8, 0.4)):
             trackers.log({"step": step, "loss": value})
-    assert libraries.points[name] == [(2, "loss", 1.0), (4, "loss", 9.0), (6, "loss", 99.0), (8, "loss", 0.4)]
+    assert libraries.points[name] == [
+        (step, "pretrain/loss", value) for step, value in ((2, 1.0), (4, 9.0), (6, 99.0), (8, 0.4))
+    ]
 
 
 def test_a_resumed_phase_goes_on_in_the_same_run(libraries: FakeLibraries, open_some: Callable[..., Trackers]) -> None:
@@ -230,9 +232,23 @@ def test_a_resumed_phase_goes_on_in_the_same_run(libraries: FakeLibraries, open_
     assert {options["experiment_id"] for options in libraries.opened["mlflow"]} == {"endtask"}
 
 
-def test_another_phase_is_another_run(tmp_path: Path, libraries: FakeLibraries) -> None:
-    for folder in ("seed0", "seed1"):
-        open_trackers(["wandb", "trackio"], tmp_path / folder, "finetune", SETTINGS).close()
+@EVERY_TRACKER
+def test_phases_share_a_run_and_count_on(name: str, tmp_path: Path, libraries: FakeLibraries) -> None:
+    for phase, steps in (("pretrain", (2, 4)), ("finetune seed 0", (1,)), ("pretrain", (4, 6)), ("test", (0,))):
+        with open_trackers([name], tmp_path, SETTINGS, phase) as trackers:
+            for step in steps:
+                trackers.log({"step": step, "loss": 1.0})
+    points = [(step, curve) for step, curve, _ in libraries.points[name]]
+    curve = "pretrain/loss"
+    assert points == [(2, curve), (4, curve), (5, "finetune-seed-0/loss"), (6, curve), (6, "test/loss")]
+    runs = {"wandb": "id", "trackio": "name", "tensorboard": "log_dir"}
+    ids = {options[runs[name]] if name in runs else options["run_id"] for options in libraries.opened[name]}
+    assert len(ids - {None}) == 1
+
+
+def test_another_folder_is_another_run(tmp_path: Path, libraries: FakeLibraries) -> None:
+    for folder in ("one", "two"):
+        open_trackers(["wandb", "trackio"], tmp_path / folder, SETTINGS, "pretrain").close()
     assert len({options["id"] for options in libraries.opened["wandb"]}) == 2
     assert len({options["name"] for options in libraries.opened["trackio"]}) == 2
 
@@ -287,7 +303,7 @@ def test_a_damaged_memory_costs_that_tracker_only(
     with open_some("wandb", "trackio") as trackers:
         trackers.log({"step": 1, "a": 2.0})
     assert "wandb gets no more" in capsys.readouterr().err
-    assert (libraries.points["wandb"], libraries.points["trackio"]) == ([], [(1, "a", 2.0)])
+    assert (libraries.points["wandb"], libraries.points["trackio"]) == ([], [(1, "pretrain/a", 2.0)])
 
 
 def test_an_error_in_training_goes_through_and_the_runs_count_as_failed(
@@ -319,7 +335,7 @@ def test_what_libraries_print_is_no_part_of_a_commands_result(
 def test_a_missing_library_names_the_install_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, LIBRARIES[name], None)
     with pytest.raises(InputError, match=rf"key 'report_to': {name} needs .*\(pip install {name}\)$") as caught:
-        open_trackers([name], tmp_path, "pretrain", SETTINGS)
+        open_trackers([name], tmp_path, SETTINGS, "pretrain")
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -353,5 +369,5 @@ def test_tensorboard_itself_shows_a_resumed_phase_once(tmp_path: Path, open_some
         with open_some("tensorboard") as trackers:
             for row in rows(*steps):
                 trackers.log(row)
-    shown = EventAccumulator(str(tmp_path / "trackers" / "tensorboard")).Reload().Scalars("corpus/masked_lm")
+    shown = EventAccumulator(str(tmp_path / "trackers" / "tensorboard")).Reload().Scalars("pretrain/corpus/masked_lm")
     assert [(event.step, event.value) for event in shown] == [(2, 8.0), (4, 6.0), (6, 4.0), (8, 2.0), (10, 0.0)]

@@ -17,7 +17,7 @@ from endtask.errors import InputError
 from endtask.io.digests import fingerprint
 from endtask.pipeline.inputs import unread_corpus
 from endtask.pipeline.run import Run
-from endtask.progress import say, warn
+from endtask.progress import recorded, say, warn
 from endtask.task.hub_tables import has_labels
 from endtask.task.split_tables import task_name
 from endtask.task.table import Table
@@ -73,10 +73,11 @@ def fit_in(
     folder = Path(output) if output is not None else runs / _folder_name(tables, given, preset)
     _add_paths(given, folder, tables)
     resolved = load_settings(preset=preset, given={**given, "output_dir": str(folder)})
-    warn_about(resolved)
-    say(f"the run's folder: {folder}")
-    with stored_data(tables, resolved, replace=start == "read"):
-        Run(resolved).execute(start=start)
+    with recorded():
+        warn_about(resolved)
+        say(f"the run's folder: {folder}")
+        with stored_data(tables, resolved, replace=start == "read"):
+            Run(resolved).execute(start=start)
     return load(folder)
 
 

@@ -25,7 +25,7 @@ from endtask.cli.options import (
 )
 from endtask.cli.predict import trial_line
 from endtask.errors import InputError
-from endtask.progress import set_quiet
+from endtask.progress import recorded, set_quiet
 
 NAME = "run"
 EXAMPLES = examples(
@@ -86,8 +86,10 @@ def command(
         plan = Run(resolved).plan(until=until, start=start)
         print(json.dumps(dict(plan)) if as_json else "\n".join(f"{name:10} {state}" for name, state in plan))
         return
-    warn_about(resolved)
-    result = run_stages(resolved, until=until, start=start)
+    with recorded() as log:
+        warn_about(resolved)
+        result = run_stages(resolved, until=until, start=start)
+        log.write("\n".join(verdict_lines(result.folder)))
     if results is not None:
         from endtask.reporting.results import write_results
 

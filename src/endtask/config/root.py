@@ -154,6 +154,12 @@ class Settings(Section):
             return tuple(self.tasks) if self.finetune.tasks == "all" else ()
         return self.learned_tasks
 
+    @field_validator("report_to", mode="before")
+    @classmethod
+    def _one_tracker(cls, value: Any) -> Any:
+        """Accept the name of a tracker for a list of it, and `none` as in Hugging Face."""
+        return () if value == "none" else (value,) if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def auxiliary_tasks_fit(self) -> Settings:
         check_tasks(self.tasks, self.pretrain.objectives)

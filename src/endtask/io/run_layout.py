@@ -45,5 +45,9 @@ PREDICTIONS = "predictions.jsonl"
 # In `model`: what prediction needs besides the files of Hugging Face; absent if nothing is needed.
 MODEL_FACTS = "endtask.json"
 
+# In the run's folder: every printed line with its time; files of `report_to`.
+RUN_LOG = "run.log"
+TRACKERS = "trackers"
+
 # In the run's folder, if requested: the model's latency for one text.
 LATENCY = "latency.json"

@@ -16,7 +16,7 @@ from endtask.encoders.checkpoint_files import checkpoint_fingerprint
 from endtask.errors import InputError, TrainingError, a_few, did_you_mean
 from endtask.io.atomic import disk_error, remove_leftovers, write_text
 from endtask.io.processes import make_output_folder, run_lock
-from endtask.io.run_layout import SETTINGS_FILE, STAGES
+from endtask.io.run_layout import RUN_LOG, SETTINGS_FILE, STAGES, TRACKERS
 from endtask.io.stage_folder import StageFolder, left_out, read_manifest
 from endtask.pipeline.inputs import (
     EXTERNAL_INPUTS,
@@ -32,7 +32,7 @@ from endtask.pipeline.inputs import (
 from endtask.pipeline.preflight import preflight
 from endtask.pipeline.stage import Counts, RunData, stage_fingerprint, values_read
 from endtask.pipeline.stages import STAGES as ALL_STAGES
-from endtask.progress import say, warn
+from endtask.progress import RunLog, recorded, say, stage_of_run, warn
 from endtask.reporting.costs import stage_summary
 from endtask.reporting.format import duration
 from endtask.task import Task
@@ -133,18 +133,19 @@ class Run:
     def execute(self, *, until: str | None = None, start: str | None = None) -> RunResult:
         """Run the stages up to `until`; skip finished stages before `start`."""
         names = _stages_between(until, start)
-        self.check(trains=uses_device(names, self.settings))
-        stages = self.stage_folders()
-        make_output_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
-        with run_lock(self.folder):
-            try:
-                self._run_stages(names, stages, start)
-            except Exception as error:
-                message = disk_error(error)
-                if message is None:
-                    raise
-                hint = "finished stages are safe; once this is fixed, the same command resumes the run"
-                raise InputError(message, path=self.folder, hint=hint) from None
+        with recorded() as log:
+            self.check(trains=uses_device(names, self.settings))
+            stages = self.stage_folders()
+            make_output_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
+            with run_lock(self.folder):
+                try:
+                    self._run_stages(names, stages, start, log)
+                except Exception as error:
+                    message = disk_error(error)
+                    if message is None:
+                        raise
+                    hint = "finished stages are safe; once this is fixed, the same command resumes the run"
+                    raise InputError(message, path=self.folder, hint=hint) from None
         return self.result()
 
     def adopt_settings(self, *, start: str | None = None) -> None:
@@ -163,9 +164,12 @@ class Run:
             # The last stage moves first: a kill in between leaves no stage after a missing stage.
             for name in reversed(STAGES[STAGES.index(start) :]):
                 stages[name].move_into(self.folder / PREVIOUS)
+            _move_trackers(self.folder, start)
         write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
 
-    def _run_stages(self, names: tuple[str, ...], stages: dict[str, StageFolder], start: str | None) -> None:
+    def _run_stages(
+        self, names: tuple[str, ...], stages: dict[str, StageFolder], start: str | None, log: RunLog
+    ) -> None:
         from endtask.reporting.page import write_report
 
         for stage in stages.values():
@@ -175,6 +179,7 @@ class Run:
         remove_leftovers(self.folder)
         with self._restore_on_input_error(stages, start):
             self._write_settings(stages, start)
+            log.open(self.folder / RUN_LOG)
             for name in names:
                 if stages[name].is_finished():
                     say(f"{name}: finished before, skipped")
@@ -199,6 +204,9 @@ class Run:
                 for name in STAGES[STAGES.index(start) :]:
                     stages[name].move_back()
                 write_text(file, settings)
+                if not (self.folder / TRACKERS).exists():
+                    with suppress(FileNotFoundError):
+                        (self.folder / PREVIOUS / TRACKERS).rename(self.folder / TRACKERS)
                 with suppress(OSError):  # it has stages of an earlier redo
                     (self.folder / PREVIOUS).rmdir()
             raise
@@ -264,7 +272,9 @@ class Run:
     def _run_stage(self, stage: StageFolder, stages: dict[str, StageFolder]) -> None:
         say(f"{stage.name}: started" if not stage.can_resume() else f"{stage.name}: resumes where it stopped")
         finished = {name: folder.final for name, folder in stages.items()}
-        counts = ALL_STAGES[stage.name].run(self.data, stage, finished)
+        number, later = STAGES.index(stage.name) + 1, _seconds_later(stage.name, self.settings)
+        with stage_of_run(stage.name, number, len(STAGES), later=later):
+            counts = ALL_STAGES[stage.name].run(self.data, stage, finished)
         seconds = stage.finish(counts)
         say(f"{stage.name}: {stage_summary(stage.name, counts)} ({duration(seconds)})")
 
@@ -308,6 +318,21 @@ def uses_device(names: Sequence[str], settings: Settings) -> bool:
     """
     selects_by_model = any(part.runs_model for part in settings.select.part.parts())
     return "pretrain" in names or (selects_by_model and "select" in names)
+
+
+def _seconds_later(stage: str, settings: Settings) -> float | None:
+    """Return the seconds that training takes after a stage under a time budget; 0 where the stage's bars know them."""
+    is_before_training = STAGES.index(stage) < STAGES.index("pretrain")
+    return settings.budget.seconds if is_before_training else 0.0
+
+
+def _move_trackers(run: Path, start: str) -> None:
+    """Move the trackers' files to `previous` if training is redone: its curves belong to another run of a tracker."""
+    files = run / TRACKERS
+    if files.exists() and STAGES.index(start) <= STAGES.index("finetune"):
+        shutil.rmtree(run / PREVIOUS / TRACKERS, ignore_errors=True)
+        (run / PREVIOUS).mkdir(exist_ok=True)
+        files.rename(run / PREVIOUS / TRACKERS)
 
 
 def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:

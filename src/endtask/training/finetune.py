@@ -170,8 +170,20 @@ class _FinetuneRunner:
         callback = self._dev_scores(folder).callback(
             finetune.eval_steps or plan["steps_per_epoch"], at_start=finetune.keep_better
         )
-        state = run_stage_phase(phase, folder, self.stage, self.settings, label=f"finetune {name}", callback=callback)
+        state = run_stage_phase(
+            phase,
+            folder,
+            self.stage,
+            self.settings,
+            label=f"finetune {name}",
+            callback=callback,
+            steps_after=plan["steps"] * self._runs_after(rate, seed),
+        )
         return {"seed": seed, "learning_rate": rate, "flops": flops_of(phase, state["tokens"]), **state}
+
+    def _runs_after(self, rate: float, seed: int) -> int:
+        runs = [(one_rate, one_seed) for one_rate in self._rates for one_seed in self._seeds]
+        return len(runs) - 1 - runs.index((rate, seed))
 
     def _dev_scores(self, folder: Path) -> DevScores:
         return DevScores(

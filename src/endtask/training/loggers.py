@@ -19,6 +19,7 @@ from typing import Any
 from endtask.errors import InputError, did_you_mean
 from endtask.io.atomic import write_json
 from endtask.io.nested import flatten
+from endtask.io.run_layout import TRACKERS
 from endtask.progress import say
 
 PROJECT = "endtask"
@@ -43,10 +44,10 @@ class Trackers:
     def __init__(self) -> None:
         self._runs: dict[str, _TrackedRun] = {}
 
-    def open(self, name: str, folder: Path, run_name: str, settings: Mapping[str, Any]) -> None:
+    def open(self, name: str, folder: Path, run_name: str, settings: Mapping[str, Any], phase: str) -> None:
         """Open a tracker."""
         with self._isolated(name):
-            self._runs[name] = _TrackedRun(name, folder, run_name, settings)
+            self._runs[name] = _TrackedRun(name, folder, run_name, settings, phase)
 
     def log(self, row: Mapping[str, float]) -> None:
         """Send a row of the curves, whose values belong to its `step`."""
@@ -79,18 +80,19 @@ class Trackers:
             say(f"{name} gets no more of this phase's curves, training goes on: {_first_line(error)}")
 
 
-def open_trackers(names: Sequence[str], folder: Path, run_name: str, settings: Mapping[str, Any]) -> Trackers:
-    """Open trackers for the phase in `folder`; they show `settings` with the curves.
+def open_trackers(names: Sequence[str], folder: Path, settings: Mapping[str, Any], phase: str) -> Trackers:
+    """Open trackers for a phase of the run in `folder`; they show `settings` with the curves.
 
-    Trackers store their files in `folder`/trackers. A phase that resumes or rolls back continues the same run of each
-    tracker and sends no step of a curve twice.
+    Each tracker has one run for all phases: the name of a curve begins with its phase, and the steps of a phase count
+    on from those of the phases before. Trackers store their files in `folder`/trackers. A phase that resumes or rolls
+    back sends no step of a curve twice.
     """
     check_trackers(names)
-    trackers = Trackers()
+    trackers, files = Trackers(), folder / TRACKERS
     if names:
-        (folder / "trackers").mkdir(parents=True, exist_ok=True)
+        files.mkdir(parents=True, exist_ok=True)
     for name in dict.fromkeys(names):
-        trackers.open(name, folder / "trackers", run_name, settings)
+        trackers.open(name, files, folder.resolve().name, settings, phase.replace(" ", "-"))
     return trackers
 
 
@@ -109,19 +111,20 @@ def check_trackers(names: Iterable[str]) -> None:
 
 
 class _TrackedRun:
-    """One of Accelerate's trackers, with a JSON file by which a resumed phase continues the same run.
+    """One of Accelerate's trackers, with a JSON file by which the phases of a run, and resumed ones, share a run.
 
-    The file has the id of the run and the last step sent of each curve. It is written before a row is sent: a kill
-    between the two loses a point instead of sending it twice.
+    The file has the id of the run, the last step sent of each curve, and the step before the first of each phase. It is
+    written before a row is sent: a kill between the two loses a point instead of sending it twice.
     """
 
-    def __init__(self, name: str, folder: Path, run_name: str, settings: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, folder: Path, run_name: str, settings: Mapping[str, Any], phase: str) -> None:
         from accelerate import PartialState
         from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 
         PartialState()  # Accelerate's logging requires it
         self._file = folder / f"{name}.json"
-        self._state: dict[str, Any] = {"id": None, "has_settings": False, "sent": {}}
+        self._phase = phase
+        self._state: dict[str, Any] = {"id": None, "has_settings": False, "sent": {}, "first_steps": {}}
         if self._file.exists():
             self._state = json.loads(self._file.read_text(encoding="utf-8"))
         elif name != "mlflow":
@@ -138,8 +141,10 @@ class _TrackedRun:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Send the values whose curves have not reached this step."""
-        sent = self._state["sent"]
-        unsent = {name: value for name, value in values.items() if step > sent.get(name, -1)}
+        sent, first_steps = self._state["sent"], self._state["first_steps"]
+        step += first_steps.setdefault(self._phase, max(sent.values(), default=0))
+        curves = {f"{self._phase}/{name}": value for name, value in values.items()}
+        unsent = {name: value for name, value in curves.items() if step > sent.get(name, -1)}
         if unsent:
             self._store(sent=sent | dict.fromkeys(unsent, step))
             self._tracker.log(unsent, step=step)

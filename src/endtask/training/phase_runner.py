@@ -61,16 +61,28 @@ def run_phase(
     max_skipped_steps: int = MAX_SKIPPED_STEPS,
     trackers: Trackers | None = None,
     pacer: Pacer | None = None,
+    steps_after: float = 0.0,
 ) -> TrainState:
     """Train to the end, from the last checkpoint if there is one, and return the state with its counts.
 
-    Afterwards the network has the weights of the last step.
+    Afterwards the network has the weights of the last step. `steps_after` is how much training follows, in steps of
+    this phase; the time left of the run includes it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     optimizer = build_optimizer(phase)
     checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, phase.refresh)
     trainer = _Trainer(
-        phase, optimizer, checkpoints, folder, label, callback, on_checkpoint, max_skipped_steps, trackers, pacer
+        phase,
+        optimizer,
+        checkpoints,
+        folder,
+        label,
+        callback,
+        on_checkpoint,
+        max_skipped_steps,
+        trackers,
+        pacer,
+        steps_after,
     )
     with explain_out_of_memory(), closing(checkpoints):
         return trainer.fit()
@@ -85,11 +97,11 @@ def run_stage_phase(
     label: str,
     callback: Callback | None,
     pacer: Pacer | None = None,
+    steps_after: float = 0.0,
 ) -> TrainState:
     """Run a phase of a stage with the trackers of the settings, and return its state."""
-    name = f"{Path(settings.output_dir).name} {label}"
-    folder.mkdir(parents=True, exist_ok=True)
-    with open_trackers(settings.report_to, folder, name, settings.model_dump(mode="json")) as trackers:
+    run = stage.final.parent
+    with open_trackers(settings.report_to, run, settings.model_dump(mode="json"), label) as trackers:
         return run_phase(
             phase,
             folder,
@@ -98,6 +110,7 @@ def run_stage_phase(
             on_checkpoint=stage.save_time,
             trackers=trackers,
             pacer=pacer,
+            steps_after=steps_after,
         )
 
 
@@ -117,6 +130,7 @@ class _Trainer:
     max_skipped_steps: int
     trackers: Trackers | None
     pacer: Pacer | None = None
+    steps_after: float = 0.0
     saved_at: float = 0.0
     """Time of the last checkpoint."""
 
@@ -162,7 +176,7 @@ class _Trainer:
         metrics = MetricsFile(self.folder / "metrics.jsonl", start=start or -1, every=every)
         if start == 0 and self.callback is not None and self.callback.at_start:
             self._run_callback(0, state, metrics)
-        with bar(self.label, phase.steps, done=start) as advance:
+        with bar(self.label, phase.steps, done=start, after=self.steps_after) as advance:
             if start == phase.steps or state.get("stop"):
                 return
             for record in self._steps(start):
@@ -180,7 +194,7 @@ class _Trainer:
                         self._apply_refresh(record.step, state, metrics)
                     if at_checkpoint or self._is_checkpoint_due():
                         self._save(record.step, state)
-                advance(1, note=_note(rows[-1]) if rows else "")
+                advance(1, note=_note(rows[-1]) if rows else "", total=self.phase.steps)
                 if state.get("stop"):
                     break
         self._on_save(state)

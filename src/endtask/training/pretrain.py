@@ -34,7 +34,7 @@ from endtask.training.budget_plan import (
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
-from endtask.training.finetune_phase import amount_for_all_epochs, plan_in_words
+from endtask.training.finetune_phase import amount_for_all_epochs, plan_in_words, tokens_to_read
 from endtask.training.initial_network import network_for
 from endtask.training.pacing import Pacer
 from endtask.training.phase import Phase
@@ -71,7 +71,12 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     phase = replace(phase, refresh=reselection_of(phase, task, packed, settings))
     subphases = split_phase(phase, settings)
     pacer = _pacer(phase, subphases, task, settings, stage)
-    state = total_state([_train(subphase, task, packed, settings, stage, pacer) for subphase in subphases])
+    states = []
+    for position, subphase in enumerate(subphases, start=1):
+        later = sum(other.phase.steps for other in subphases[position:])
+        steps_after = later + _finetuning_in_steps(phase, packed, settings, stage)
+        states.append(_train(subphase, task, packed, settings, stage, pacer, steps_after))
+    state = total_state(states)
     save_weights(folder / WEIGHTS, phase.network)
     parameters, trained_tokens = parameters_of(phase), state["tokens"]
     trained_tokens += _count_extra(state, _extra_cost(phase, task, packed, settings))
@@ -104,12 +109,38 @@ def _selection_passes(state: TrainState, phase: Phase, packed: Path, settings: S
 
 
 def _train(
-    subphase: Subphase, task: Task, packed: Path, settings: Settings, stage: StageFolder, pacer: Pacer | None
+    subphase: Subphase,
+    task: Task,
+    packed: Path,
+    settings: Settings,
+    stage: StageFolder,
+    pacer: Pacer | None,
+    steps_after: float,
 ) -> TrainState:
     """Train from the last checkpoint if there is one; the next subphase continues with the same network."""
     phase, folder = subphase.phase, stage.partial / subphase.name
     callback = _dev_callback(phase, task, packed, settings, stage.partial)
-    return run_stage_phase(phase, folder, stage, settings, label=subphase.label, callback=callback, pacer=pacer)
+    return run_stage_phase(
+        phase,
+        folder,
+        stage,
+        settings,
+        label=subphase.label,
+        callback=callback,
+        pacer=pacer,
+        steps_after=steps_after,
+    )
+
+
+def _finetuning_in_steps(phase: Phase, packed: Path, settings: Settings, stage: StageFolder) -> float:
+    """Return how many steps of pre-training take as long as all fine-tunings, for the time left of the run."""
+    if settings.skip_finetuning:
+        return 0.0
+    _, budget = split_budget(settings, stage.plan["finetuning_share"])
+    if budget is None:
+        return tokens_to_read(packed, settings) / max(1.0, float(stage.plan["cost_per_step"]["tokens"]))
+    share = budget.amount / settings.budget.amount
+    return phase.steps * share / max(1e-3, 1 - share)
 
 
 def _pacer(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from endtask.config import Settings
 from endtask.io.run_layout import BEST_WEIGHTS
 from endtask.io.stage_folder import StageFolder
@@ -30,7 +32,7 @@ class Evaluate(Stage):
         folder = stage.start()
         with explain_out_of_memory():
             auxiliary = evaluate_auxiliary_tasks(data.task, packed, weights, network, settings, folder, context)
-            return evaluate(
+            counts = evaluate(
                 data.task,
                 packed,
                 weights,
@@ -41,3 +43,15 @@ class Evaluate(Stage):
                 read=finished["read"],
                 auxiliary=auxiliary,
             )
+        _send_scores(counts, stage.final.parent, settings)
+        return counts
+
+
+def _send_scores(counts: Counts, run: Path, settings: Settings) -> None:
+    """Send the mean scores to the trackers of the settings."""
+    from endtask.training.loggers import open_trackers
+
+    metric, names = counts["metric"], {"mean": "", "std": "_std", "leak_free_mean": "_leak_free"}
+    scores = {f"{metric}{suffix}": counts[key] for key, suffix in names.items() if key in counts}
+    with open_trackers(settings.report_to, run, settings.model_dump(mode="json"), counts["split"]) as trackers:
+        trackers.log({"step": 0, **scores})

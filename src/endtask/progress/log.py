@@ -1,0 +1,75 @@
+"""The log of a run: every line that is printed, with its time, in a file of the run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+_log: RunLog | None = None
+
+
+class RunLog:
+    """Lines with their time; they wait in memory until the run has a folder."""
+
+    def __init__(self) -> None:
+        self._waiting: list[str] = []
+        self._path: Path | None = None
+
+    def open(self, path: Path) -> None:
+        """Append the lines so far and all later ones to a file."""
+        self._path = path
+        self._append()
+
+    def write(self, text: str) -> None:
+        """Add a text of one or more lines."""
+        now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+        self._waiting += [f"{now} {_printable(line)}\n" for line in text.splitlines()]
+        if self._path is not None:
+            self._append()
+
+    def _append(self) -> None:
+        assert self._path is not None
+        with suppress(OSError):  # a full disk stops the run elsewhere, with a message
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.writelines(self._waiting)
+            self._waiting.clear()
+
+
+@contextmanager
+def recorded() -> Iterator[RunLog]:
+    """Record all lines printed in the block; inside another such block, its log is used. Errors are recorded too."""
+    global _log
+    if _log is not None:
+        yield _log
+        return
+    _log = RunLog()
+    try:
+        yield _log
+    except BaseException as error:
+        _log.write(f"stopped: {error or type(error).__name__}")
+        raise
+    finally:
+        _log = None
+
+
+def record(line: str) -> None:
+    """Add a line to the log of the run, if one is recorded."""
+    if _log is not None:
+        _log.write(line)
+
+
+def is_recorded() -> bool:
+    """Return whether lines are recorded."""
+    return _log is not None
+
+
+def _printable(line: str) -> str:
+    """Return a line whose control characters are escaped, so that no text from outside forges or hides lines.
+
+    >>> print(_printable("\\x1b[2K50 °C\\t"))
+    \\x1b[2K50 °C\\t
+    """
+    shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
+    return "".join(shown)
