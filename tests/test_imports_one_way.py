@@ -42,6 +42,7 @@ ORDER = (
     "records",
     "seeds",
     "progress",
+    "terminal",
     "errors",
 )
 """From the top down. A part that the settings name is imported by its registry, which no import statement shows."""

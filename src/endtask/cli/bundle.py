@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ import typer
 from endtask.cli.options import JsonOption, QuietOption, examples
 from endtask.errors import InputError
 from endtask.progress import set_quiet
+from endtask.terminal import print_json, print_lines
 
 if TYPE_CHECKING:
     from endtask.bundle.write import Bundle
@@ -62,16 +62,15 @@ def command(
         if text or max_size is not None:
             raise InputError("--text and --max-size do not apply to --unpack")
         unpacked = unbundle(folder, output)
-        print(json.dumps({"folder": str(unpacked)}, ensure_ascii=False) if as_json else f"unpacked: {unpacked}")
+        print_json({"folder": str(unpacked)}) if as_json else print_lines(f"unpacked: {unpacked}")
         return
     bundle = write_bundle(
         folder, output, kind="text" if text else "tokens", max_size=MAX_SIZE if max_size is None else _bytes(max_size)
     )
     if as_json:
-        print(json.dumps({**asdict(bundle), "file": str(bundle.file)}, ensure_ascii=False))
+        print_json({**asdict(bundle), "file": str(bundle.file)})
         return
-    print(_describe(bundle))
-    print(f"continue there: {_next_command(bundle, folder)}")
+    print_lines(_describe(bundle), f"continue there: {_next_command(bundle, folder)}")
 
 
 def _describe(bundle: Bundle) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import typer
 
 from endtask.cli.options import (
@@ -20,6 +18,7 @@ from endtask.cli.options import (
 )
 from endtask.errors import InputError
 from endtask.progress import set_quiet
+from endtask.terminal import print_json, print_lines
 
 NAME = "check"
 EXAMPLES = examples(
@@ -50,6 +49,6 @@ def command(
     if not resolved.task.path:
         raise InputError("no task to check", key="task.path", hint="--task path/to/task")
     result = check(resolved)
-    print(json.dumps(result.to_dict(), ensure_ascii=False) if as_json else "\n".join(result.lines()))
+    print_json(result.to_dict()) if as_json else print_lines(*result.lines())
     if result.has_errors:
         raise typer.Exit(1)

@@ -26,6 +26,7 @@ from endtask.cli.options import (
 from endtask.config import Settings
 from endtask.errors import InputError
 from endtask.progress import say, set_quiet
+from endtask.terminal import print_lines
 
 if TYPE_CHECKING:
     from endtask.experiments import ComparisonResult
@@ -304,6 +305,6 @@ def _print(outcome: ComparisonResult) -> None:
 
     if outcome.is_tested:
         print_comparison(outcome)
-        print(f"report: {outcome.folder / PAGE}")
+        print_lines(f"report: {outcome.folder / PAGE}")
     else:
-        print(f"prepared: {outcome.folder}")
+        print_lines(f"prepared: {outcome.folder}")

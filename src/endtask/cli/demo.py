@@ -9,6 +9,7 @@ import typer
 
 from endtask.cli.options import JsonOption, QuietOption, examples
 from endtask.progress import set_quiet
+from endtask.terminal import print_json, print_lines
 
 NAME = "demo"
 EXAMPLES = examples("endtask demo", "endtask demo --output runs/demo --json")
@@ -26,10 +27,9 @@ def command(
     The task: which of eight Python libraries does a documentation text come from? The corpus: the documentation
     strings of all libraries installed with endtask. Nothing is downloaded.
     """
-    import json
 
     from endtask.demo import run_demo
 
     set_quiet(quiet)
     outcome = run_demo(output)
-    print(json.dumps(outcome.statistics(), ensure_ascii=False) if as_json else outcome.table())
+    print_json(outcome.statistics()) if as_json else print_lines(*outcome.table().split("\n"))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import typer
 
 from endtask.cli.options import JsonOption, examples
+from endtask.terminal import print_json, print_lines
 
 NAME = "doctor"
 EXAMPLES = examples("endtask doctor", "endtask doctor --json")
@@ -20,6 +19,6 @@ def command(as_json: JsonOption = False) -> None:
     from endtask.pipeline.doctor import diagnose
 
     found = diagnose()
-    print(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else "\n".join(found.lines()))
+    print_json(found.to_dict()) if as_json else print_lines(*found.lines())
     if found.problems:
         raise typer.Exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from endtask.cli.options import JsonOption, QuietOption, examples
 from endtask.errors import InputError
 from endtask.progress import set_quiet
+from endtask.terminal import print_json, print_lines
 
 NAME = "evaluate"
 EXAMPLES = examples(
@@ -38,4 +38,4 @@ def command(
     if not file.exists():
         raise InputError("no such file", path=file)
     found = load(run).evaluate(file)
-    print(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else found)
+    print_json(found.to_dict()) if as_json else print_lines(*str(found).split("\n"))

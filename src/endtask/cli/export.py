@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from endtask.cli.options import JsonOption, QuietOption, examples
 from endtask.progress import set_quiet
+from endtask.terminal import print_json, print_lines
 
 NAME = "export"
 EXAMPLES = examples(
@@ -46,6 +46,6 @@ def command(
     set_quiet(quiet or as_json)
     exported = export(run, to, output=output, repository=repository, public=public)
     if as_json:
-        print(json.dumps({"target": exported.target, **exported.facts}, ensure_ascii=False))
+        print_json({"target": exported.target, **exported.facts})
         return
-    print("\n".join([*exported.lines, f"exported: {exported.target}"]))
+    print_lines(*exported.lines, f"exported: {exported.target}")

@@ -19,6 +19,7 @@ from endtask.cli.options import (
 )
 from endtask.errors import InputError
 from endtask.progress import set_quiet
+from endtask.terminal import print_lines
 
 if TYPE_CHECKING:
     from endtask.experiments.few_shot.few_shot_scores import FewShotOutcome
@@ -155,7 +156,7 @@ def _print(outcome: FewShotOutcome) -> None:
     from endtask.experiments.few_shot.few_shot_report import PAGE, print_few_shot
 
     print_few_shot(outcome)
-    print(f"report: {outcome.folder / PAGE}")
+    print_lines(f"report: {outcome.folder / PAGE}")
 
 
 _NUMBER_FLAGS = {"labels": "--labels", "seeds": "--seeds", "learning_rates": "--learning-rates"}

@@ -16,6 +16,7 @@ from endtask.config.section import PartSection
 from endtask.errors import InputError
 from endtask.io.atomic import write_text
 from endtask.io.nested import in_yaml
+from endtask.terminal import print_lines
 
 NAME = "init"
 EXAMPLES = examples(
@@ -58,7 +59,7 @@ def command(
         extra={**proposed, **requested},
     )
     write_text(path, text)
-    print(f"wrote {path}; next: endtask check {path}")
+    print_lines(f"wrote {path}; next: endtask check {path}")
 
 
 def _override_values(overrides: list[str]) -> dict[str, Any]:
@@ -81,7 +82,7 @@ def _aligned_settings(
 
     settings = load_settings(given={"task": {"path": task}}, overrides=overrides)
     proposal = propose(Task.read(settings.task, seed=settings.seed), sources)
-    print(f"aligned objective: {proposal.reason}")
+    print_lines(f"aligned objective: {proposal.reason}")
     return proposal.settings
 
 

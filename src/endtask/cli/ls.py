@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from endtask.cli.options import JsonOption, examples
+from endtask.terminal import print_json, print_lines
 
 NAME = "ls"
 EXAMPLES = examples("endtask ls", "endtask ls runs/chemprot-compare --json")
@@ -23,6 +23,6 @@ def command(
 
     runs = list_runs(folder)
     if as_json:
-        print(json.dumps([run.to_dict() for run in runs], ensure_ascii=False))
+        print_json([run.to_dict() for run in runs])
         return
-    print("\n".join(table_lines(runs)) if runs else f"no runs in {folder}")
+    print_lines(*(table_lines(runs) if runs else [f"no runs in {folder}"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
@@ -33,9 +34,10 @@ from endtask.cli import (
 )
 from endtask.cli.options import examples
 from endtask.errors import InputError
-from endtask.io.atomic import disk_error
+from endtask.io.atomic import system_error
 from endtask.io.stage_folder import package_version
 from endtask.registry import load_plugin
+from endtask.terminal import flush_output, prepare_streams, print_message, unsafe_argument
 
 
 class _Interrupted(Exception):
@@ -94,35 +96,50 @@ def endtask(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; a user's mistake gives a line on standard error and exit code 2."""
+    prepare_streams()
+    given = list(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads starve each other on a busy machine
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # its advice is for programmers
     try:
-        code = app(_load_plugins(arguments), prog_name="endtask", standalone_mode=False)
+        _check_encoding(given)
+        code = app(_load_plugins(given), prog_name="endtask", standalone_mode=False)
+        flush_output()
     except InputError as error:
         _stop(str(error), 2)
     except _UsageError as error:
         _explain_usage(error)
     except _Interrupted:
-        again = "the same command without --from" if "--from" in (arguments or sys.argv) else "the same command"
+        again = "the same command without --from" if "--from" in given else "the same command"
         _stop(f"stopped; {again} resumes from here", 130)
+    except BrokenPipeError:  # the reader of the output, such as `head`, has what it wanted
+        with suppress(OSError):
+            flush_output()
+        sys.exit(1)
     except Exception as error:
-        message = disk_error(error)
+        message = system_error(error)
         if message is None:
             raise
         _stop(message, 2)
     sys.exit(code)
 
 
-def _load_plugins(arguments: Sequence[str] | None) -> list[str]:
+def _check_encoding(arguments: Sequence[str]) -> None:
+    """Raise for an argument that is not UTF-8: neither settings nor messages could hold it."""
+    wrong = unsafe_argument(arguments)
+    if wrong is not None:
+        raise InputError(f"the argument {wrong} is not valid UTF-8", hint="rename the file")
+
+
+def _load_plugins(arguments: Sequence[str]) -> list[str]:
     """Load the files of `--plugin`, at any position, and return the other arguments.
 
     Code comes from the command line and the environment only: no settings file, run folder or bundle may name it.
     """
     others: list[str] = []
-    remaining = iter(sys.argv[1:] if arguments is None else arguments)
+    remaining = iter(arguments)
     for argument in remaining:
         name, equals, path = argument.partition("=")
         if name != "--plugin":
@@ -144,5 +161,7 @@ def _explain_usage(error: Any) -> NoReturn:
 
 
 def _stop(message: str, code: int) -> NoReturn:
-    print(f"endtask: {' '.join(message.splitlines())}", file=sys.stderr)
+    print_message(f"endtask: {message}")
+    with suppress(OSError):
+        flush_output()
     sys.exit(code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from endtask.config import Budget, Settings, load_settings
 from endtask.config.loading import merge
 from endtask.errors import InputError
 from endtask.io.run_layout import SETTINGS_FILE
+from endtask.terminal import print_json, print_lines
 
 SettingsPath = Annotated[
     Path | None, typer.Argument(metavar="SETTINGS", help="Settings file (YAML or JSON), or the folder of a run.")
@@ -124,9 +124,9 @@ def print_outcomes(outcomes: Mapping[str, Any], as_json: bool, print_outcome: Ca
     """Print the outcome of each task of a study, as JSON or as text; a single task may have no name."""
     if as_json:
         trees = {name: outcome.to_dict() for name, outcome in outcomes.items()}
-        print(json.dumps(trees.get("", trees), ensure_ascii=False))
+        print_json(trees.get("", trees))
         return
     for name, outcome in outcomes.items():
         if name:
-            print(f"task {name}")
+            print_lines(f"task {name}")
         print_outcome(outcome)

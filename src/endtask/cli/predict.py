@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ import typer
 from endtask.cli.options import examples
 from endtask.errors import InputError
 from endtask.progress import say
+from endtask.terminal import print_json, print_lines
 
 if TYPE_CHECKING:
     from endtask.serving.predictor import Answer, Predictor
@@ -89,7 +89,7 @@ def command(
         _write_table(predictor, run, file, to, column, pair_column, batch_size, raw_cells)
         return
     for answer in _answers(predictor, run, texts, file, column, pair_column, batch_size):
-        print(json.dumps(vars(answer), ensure_ascii=False) if as_json else answer, flush=True)
+        print_json(vars(answer)) if as_json else print_lines(str(answer))
 
 
 def _file_for(texts: list[str] | None, file: Path | None) -> Path:
@@ -133,7 +133,7 @@ def _write_table(
         batch_size=batch_size,
         raw_cells=raw_cells,
     )
-    print(f"wrote {target}: {rows:,} rows")
+    print_lines(f"wrote {target}: {rows:,} rows")
 
 
 def _answers(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from endtask.cli.options import JsonOption, examples
 from endtask.errors import InputError
 from endtask.io.run_layout import SETTINGS_FILE
+from endtask.terminal import print_json, print_lines
 
 NAME = "report"
 EXAMPLES = examples(
@@ -37,7 +37,6 @@ def command(
         latency_lines.append(latency_line(write_latency(run)))
     page = write_report(run)
     if as_json:
-        print(json.dumps(summary(run), ensure_ascii=False))
+        print_json(summary(run))
         return
-    print("\n".join([*verdict_lines(run), *latency_lines]))
-    print(f"report: {page}")
+    print_lines(*verdict_lines(run), *latency_lines, f"report: {page}")

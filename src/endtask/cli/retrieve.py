@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from endtask.cli.options import (
     settings_from,
 )
 from endtask.progress import set_quiet
+from endtask.terminal import print_json, print_lines
 
 NAME = "retrieve"
 EXAMPLES = examples(
@@ -62,10 +62,10 @@ def command(
     retrieved, selected = result.stages["retrieve"], result.stages["select"]
     table = result.folder / "select" / SELECTION
     if as_json:
-        print(json.dumps({"retrieve": retrieved, "select": selected, "table": str(table)}, ensure_ascii=False))
+        print_json({"retrieve": retrieved, "select": selected, "table": str(table)})
         return
     lines = selection_lines(selected, has_corpus=bool(retrieved["corpus"]["bytes"]))
-    print("\n".join([*_retrieval_lines(retrieved), *lines, f"table: {table}"]))
+    print_lines(*_retrieval_lines(retrieved), *lines, f"table: {table}")
 
 
 def _retrieval_lines(counts: dict[str, Any]) -> Iterator[str]:

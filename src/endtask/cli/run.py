@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +25,7 @@ from endtask.cli.options import (
 from endtask.cli.predict import trial_line
 from endtask.errors import InputError
 from endtask.progress import recorded, set_quiet
+from endtask.terminal import print_json, print_lines
 
 NAME = "run"
 EXAMPLES = examples(
@@ -84,7 +84,7 @@ def command(
     )
     if dry_run:
         plan = Run(resolved).plan(until=until, start=start)
-        print(json.dumps(dict(plan)) if as_json else "\n".join(f"{name:10} {state}" for name, state in plan))
+        print_json(dict(plan)) if as_json else print_lines(*(f"{name:10} {state}" for name, state in plan))
         return
     with recorded() as log:
         warn_about(resolved)
@@ -95,14 +95,13 @@ def command(
 
         write_results(results, result.folder)
     if as_json:
-        print(json.dumps({"folder": str(result.folder), "stages": result.stages}, ensure_ascii=False))
+        print_json({"folder": str(result.folder), "stages": result.stages})
         return
-    print("\n".join(verdict_lines(result.folder)))
-    print(f"report: {result.folder / 'report.html'}")
+    print_lines(*verdict_lines(result.folder), f"report: {result.folder / 'report.html'}")
     if results is not None:
-        print(f"results: {results}")
+        print_lines(f"results: {results}")
     if "model" in result.stages:
-        print(trial_line(result.folder))
+        print_lines(trial_line(result.folder))
 
 
 def _check_bundle_flags(flags: Mapping[str, object]) -> None:

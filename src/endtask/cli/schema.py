@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from endtask.cli.options import examples
+from endtask.terminal import print_lines
 
 NAME = "schema"
 EXAMPLES = examples(
@@ -31,4 +32,4 @@ def command(
         print(text)
     else:
         write_text(output, text + "\n")
-        print(f"wrote {output}")
+        print_lines(f"wrote {output}")

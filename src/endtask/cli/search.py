@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -23,6 +22,7 @@ from endtask.cli.options import (
 from endtask.cli.predict import trial_line
 from endtask.errors import InputError
 from endtask.progress import set_quiet
+from endtask.terminal import print_json, print_lines
 
 NAME = "search"
 EXAMPLES = examples(
@@ -95,11 +95,11 @@ def command(
     result = search(resolved, strategy)
     assert result.winner is not None
     if as_json:
-        print(json.dumps(result.to_dict(), ensure_ascii=False))
+        print_json(result.to_dict())
         return
     print_search(result)
-    print(f"report: {result.folder / PAGE}")
-    print(trial_line(result.folder / result.winner["folder"]))
+    print_lines(f"report: {result.folder / PAGE}")
+    print_lines(trial_line(result.folder / result.winner["folder"]))
 
 
 def _check_strategy(grid: bool, values: list[str] | None, trials: int | None, space: list[str] | None) -> None:

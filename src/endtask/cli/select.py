@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -24,6 +23,7 @@ from endtask.cli.options import (
 from endtask.cli.retrieve import selection_lines
 from endtask.errors import InputError
 from endtask.progress import set_quiet
+from endtask.terminal import print_json, print_lines
 
 NAME = "select"
 EXAMPLES = examples(
@@ -68,7 +68,7 @@ def command(
         result = run(resolved, until="select", start=start)
         counts, table = result.stages["select"], result.folder / "select" / SELECTION
     if as_json:
-        print(json.dumps({"select": counts, "table": str(table) if table else None}, ensure_ascii=False))
+        print_json({"select": counts, "table": str(table) if table else None})
         return
     lines = selection_lines(counts, has_corpus=bool(resolved.corpus.sources))
-    print("\n".join([f"selector: {resolved.select.name}", *lines, *([f"table: {table}"] if table else [])]))
+    print_lines(f"selector: {resolved.select.name}", *lines, *([f"table: {table}"] if table else []))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from endtask.cli.options import JsonOption, examples
+from endtask.terminal import print_json, print_lines
 
 NAME = "selection"
 EXAMPLES = examples(
@@ -34,6 +34,6 @@ def command(
 
     counts = export_selection(run, to)
     if as_json:
-        print(json.dumps(counts, ensure_ascii=False))
+        print_json(counts)
         return
-    print(f"wrote {to}: {counts['passages']:,} passages, {counts['bytes'] / 1e6:.1f} MB of text")
+    print_lines(f"wrote {to}: {counts['passages']:,} passages, {counts['bytes'] / 1e6:.1f} MB of text")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -15,6 +14,7 @@ import typer
 from endtask.cli.options import JsonOption, examples
 from endtask.errors import InputError
 from endtask.reporting.format import plural
+from endtask.terminal import print_json, print_lines
 
 if TYPE_CHECKING:
     from endtask.retrieval.provenance import (
@@ -68,8 +68,7 @@ def command(
         explanation, lines = _why_example(run, example, top)
     else:
         explanation, lines = _why_class(run, str(label), top)
-    # The JSON is ASCII, since texts may contain terminal control characters.
-    print(json.dumps(explanation) if as_json else "\n".join(lines))
+    print_json(explanation) if as_json else print_lines(*lines)
 
 
 def _why_passage(run: Path, passage: str, top: int | None) -> tuple[dict[str, Any], Iterator[str]]:

@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 
 from endtask.io.atomic import write_text
 from endtask.reporting.render import render
+from endtask.terminal import printable
 
 _WIDTH_WITHOUT_TERMINAL = 200
 
@@ -80,12 +81,12 @@ def print_tables(tables: Iterable[Table], notes: Iterable[str] = ()) -> None:
     for table in tables:
         drawn = RichTable(box=box.SIMPLE_HEAD)
         for column, name in enumerate(table.columns):
-            drawn.add_column(name, justify="right" if table.is_number(column) else "left")
+            drawn.add_column(printable(name), justify="right" if table.is_number(column) else "left")
         for index, cells in enumerate(table.rows):
-            shown = [cell.replace("[", r"\[") for cell in cells]
+            shown = [printable(cell).replace("[", r"\[") for cell in cells]
             drawn.add_row(*shown, style="bold" if index in table.highlighted else "")
         if table.caption:
-            console.print(table.caption, markup=False, soft_wrap=True)
+            console.print(printable(table.caption), markup=False, soft_wrap=True)
         console.print(drawn)
     for note in notes:
-        console.print(note, markup=False, soft_wrap=True)
+        console.print(printable(note), markup=False, soft_wrap=True)

@@ -23,6 +23,7 @@ from endtask.io.machine import initialized_cuda, usable_cores
 from endtask.io.processes import exit_with_parent
 from endtask.progress import warn
 from endtask.reporting.format import plural
+from endtask.terminal import print_message
 
 LOG = "log.txt"
 
@@ -163,7 +164,7 @@ def run_job(function: Callable[..., None], arguments: tuple[Any, ...]) -> JobEnd
     try:
         function(*arguments)
     except InputError as error:
-        print(f"endtask: {error}", file=sys.stderr)
+        print_message(f"endtask: {error}")
         return JobEnd("failed" if isinstance(error, TrainingError) else "stopped", str(error))
     except Exception as error:
         traceback.print_exc()

@@ -83,6 +83,24 @@ def link_or_copy(file: Path, target: Path) -> None:
             shutil.copyfile(file, temporary)
 
 
+def system_error(error: BaseException) -> str | None:
+    """Return the line for an error of the system that is no bug: a path, the disk, memory; None for other errors.
+
+    >>> system_error(FileNotFoundError(2, "No such file or directory", "runs/a/pack"))
+    'runs/a/pack: No such file or directory'
+    >>> system_error(RuntimeError("Symlink loop from '/tmp/a'"))
+    "Symlink loop from '/tmp/a'"
+    >>> system_error(KeyError("something else"))
+    """
+    if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror or os.strerror(error.errno)}"
+    if isinstance(error, MemoryError):
+        return "the memory of this machine is not enough"
+    is_path = isinstance(error, UnicodeEncodeError | ValueError | RuntimeError) and _PATH.search(str(error))
+    return str(error) if is_path else disk_error(error)
+
+
+_PATH = re.compile(r"embedded null (byte|character)|surrogates not allowed|^Symlink loop|determine home directory")
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM}
 _RUST = re.compile(r"\(os error (\d+)\)")
 _NUMPY = re.compile(r"\d+ requested and \d+ written")

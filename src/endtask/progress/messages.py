@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from endtask.progress.log import record
+from endtask.terminal import printable, without_full_stream
 
 console = Console(stderr=True)
 _quiet = False
@@ -61,5 +62,6 @@ def warn(text: str, *, level: str = "warning") -> None:
 def _print(line: str) -> None:
     if console.is_jupyter:
         print(line, flush=True)  # as text: notebooks show standard error in red, and rich each line as a block
-    else:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        return
+    with without_full_stream():
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)

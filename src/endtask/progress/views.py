@@ -19,6 +19,7 @@ from rich.progress import (
 
 from endtask.progress.durations import duration
 from endtask.progress.messages import console
+from endtask.terminal import printable
 
 _SECONDS_BETWEEN_UPDATES = 0.5
 """In notebooks, where each update is a message to the browser."""
@@ -50,7 +51,9 @@ def terminal_view(bar: Shown, overall: Callable[[], str]) -> Iterator[Callable[[
         TextColumn("{task.fields[overall]} {task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console, transient=False) as progress:
-        task = progress.add_task(bar.description, total=bar.total, completed=int(bar.done), note="", overall="")
+        task = progress.add_task(
+            printable(bar.description), total=bar.total, completed=int(bar.done), note="", overall=""
+        )
 
         def show() -> None:
             progress.update(task, completed=bar.done, total=bar.total, note=bar.note, overall=overall())
