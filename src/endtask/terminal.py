@@ -42,13 +42,13 @@ def shortened(text: str, most: int = _LONGEST_MESSAGE) -> str:
 
 def print_lines(*lines: str) -> None:
     """Print lines on standard output, each as one line."""
-    print("\n".join(map(printable, lines)))
+    _write("\n".join(map(printable, lines)) + "\n")
 
 
 def print_json(value: Any) -> None:
     """Print a value as JSON on standard output; unsafe characters are escapes, which are the same value in JSON."""
     text = json.dumps(value, ensure_ascii=False)
-    print(_UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text), flush=True)
+    _write(_UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n")
 
 
 def print_message(message: str) -> None:
@@ -66,9 +66,10 @@ def without_full_stream() -> Iterator[None]:
         discard_output(sys.stderr)
 
 
-def flush_output() -> None:
-    """Write what standard output still holds; if that fails, discard it and raise the error with the stream's name."""
+def _write(text: str) -> None:
+    """Write to standard output at once; where that fails, discard what it holds and raise an error with its name."""
     try:
+        sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
         discard_output(sys.stdout)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
@@ -37,7 +36,7 @@ from endtask.errors import InputError
 from endtask.io.atomic import system_error
 from endtask.io.stage_folder import package_version
 from endtask.registry import load_plugin
-from endtask.terminal import flush_output, prepare_streams, print_message, unsafe_argument
+from endtask.terminal import prepare_streams, print_lines, print_message, unsafe_argument
 
 
 class _Interrupted(Exception):
@@ -73,7 +72,7 @@ _UsageError = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 def _print_version(requested: bool) -> None:
     if requested:
-        print(f"endtask {package_version()}")
+        print_lines(f"endtask {package_version()}")
         raise typer.Exit
 
 
@@ -106,7 +105,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         _check_encoding(given)
         code = app(_load_plugins(given), prog_name="endtask", standalone_mode=False)
-        flush_output()
     except InputError as error:
         _stop(str(error), 2)
     except _UsageError as error:
@@ -115,8 +113,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         again = "the same command without --from" if "--from" in given else "the same command"
         _stop(f"stopped; {again} resumes from here", 130)
     except BrokenPipeError:  # the reader of the output, such as `head`, has what it wanted
-        with suppress(OSError):
-            flush_output()
         sys.exit(1)
     except Exception as error:
         message = system_error(error)
@@ -162,6 +158,4 @@ def _explain_usage(error: Any) -> NoReturn:
 
 def _stop(message: str, code: int) -> NoReturn:
     print_message(f"endtask: {message}")
-    with suppress(OSError):
-        flush_output()
     sys.exit(code)

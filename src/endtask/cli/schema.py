@@ -29,7 +29,7 @@ def command(
 
     text = json.dumps(settings_schema(), indent=2, ensure_ascii=False)
     if output is None:
-        print(text)
+        print_lines(*text.split("\n"))
     else:
         write_text(output, text + "\n")
         print_lines(f"wrote {output}")
