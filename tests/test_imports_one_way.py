@@ -41,6 +41,7 @@ ORDER = (
     "registry",
     "records",
     "seeds",
+    "processes",
     "progress",
     "terminal",
     "errors",

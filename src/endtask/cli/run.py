@@ -24,6 +24,7 @@ from endtask.cli.options import (
 )
 from endtask.cli.predict import trial_line
 from endtask.errors import InputError
+from endtask.processes import join_processes
 from endtask.progress import recorded, set_quiet
 from endtask.terminal import print_json, print_lines
 
@@ -72,6 +73,7 @@ def command(
     from endtask.reporting.page import verdict_lines
 
     set_quiet(quiet)
+    is_first = join_processes().is_first
     if results is not None:
         from endtask.reporting.results import check_results_file
 
@@ -89,6 +91,8 @@ def command(
     with recorded() as log:
         warn_about(resolved)
         result = run_stages(resolved, until=until, start=start)
+        if not is_first:
+            return
         log.write("\n".join(verdict_lines(result.folder)))
     if results is not None:
         from endtask.reporting.results import write_results

@@ -72,6 +72,23 @@ class TextBatch:
     # multiplied by a share, so that all texts or tokens count alike.
     text_share: float = 1.0
     token_share: float = 1.0
+    # In a part of a batch (encoders/batch_parts.py), (): its masked, its real and its labelled tokens as a share of
+    # those of the batch.
+    masked_share: Tensor | None = None
+    real_share: Tensor | None = None
+    labelled_share: Tensor | None = None
+
+    def of_masked(self, mean: Tensor) -> Tensor:
+        """Return what a mean over the masked tokens contributes to the mean over those of the whole batch."""
+        return mean if self.masked_share is None else self.masked_share * mean
+
+    def of_real(self, mean: Tensor) -> Tensor:
+        """Return what a mean over the tokens contributes to the mean over those of the whole batch."""
+        return mean if self.real_share is None else self.real_share * mean
+
+    def of_labelled(self, mean: Tensor) -> Tensor:
+        """Return what a mean over `token_labels` contributes to the mean over those of the whole batch."""
+        return mean if self.labelled_share is None else self.labelled_share * mean
 
     def to(self, device: torch.device) -> TextBatch:
         """Return the batch on another device."""
@@ -101,7 +118,7 @@ class TextBatch:
         doubled: dict[str, Any] = {
             name: torch.cat([value, value + shifts[name] if name in shifts else value])
             for name, value in values.items()
-            if isinstance(value, Tensor) and name not in ("offsets", "grid")
+            if isinstance(value, Tensor) and value.ndim and name not in ("offsets", "grid")
         }
         doubled["offsets"] = torch.cat([self.offsets, self.offsets[1:] + tokens])
         if self.grid is not None:  # a cell without a token has the index N, which must stay beyond the last token

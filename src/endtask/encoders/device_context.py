@@ -10,6 +10,7 @@ import torch
 
 from endtask.config import Settings
 from endtask.errors import InputError, did_you_mean
+from endtask.processes import ALONE, Processes, current_processes
 
 RECORDING = Lock()
 """A lock for the capture of a CUDA graph, and for streams of other threads.
@@ -20,10 +21,14 @@ Torch takes streams from a pool, so another thread may have the stream of the ca
 
 @dataclass(frozen=True)
 class DeviceContext:
-    """A device, and the precision of its matrix products; weights are always float32."""
+    """A device, and the precision of its matrix products; weights are always float32.
+
+    `processes` train together, each on its own device.
+    """
 
     device: torch.device
     dtype: torch.dtype = torch.float32
+    processes: Processes = ALONE
 
     @property
     def pins_memory(self) -> bool:
@@ -58,6 +63,13 @@ def device_named(name: str) -> torch.device:
     if not present[name]:
         raise InputError(f"this machine has no {name} device", key="device", hint="use device=auto")
     return torch.device(name)
+
+
+def own_device(device: torch.device) -> torch.device:
+    """Return this process's GPU if several processes train on GPUs; other devices unchanged."""
+    if device.type == "cuda" and current_processes().count > 1:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
 
 
 _SHAPES = 64

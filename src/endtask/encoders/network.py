@@ -80,10 +80,13 @@ class Network(nn.Module):
         return self.architecture.embeddings(self.encoder).weight
 
     def masked_lm_loss(self, hidden: Tensor, batch: TextBatch) -> Tensor:
-        """Return the mean cross-entropy at the M masked positions of (N, hidden); computes no other logits."""
+        """Return the mean cross-entropy at the M masked positions of (N, hidden); computes no other logits.
+
+        For a part of a batch, return its contribution to the mean over the whole batch.
+        """
         positions, targets = batch.masked_positions, batch.masked_targets
         loss: Tensor = self.heads[MASKED_LM](hidden, self.embeddings, positions, targets)
-        return loss
+        return batch.of_masked(loss)
 
     def masked_logits(self, hidden: Tensor, positions: Tensor) -> Tensor:
         """Return vocabulary logits at some positions: (N, hidden) and (M,) -> (M, vocabulary)."""

@@ -90,6 +90,7 @@ class StageFolder:
         self._manifest: dict[str, Any] = {}
         self._moved: dict[Path, Path] = {}
         self._resumes = False
+        self._writes = True
 
     def recover(self) -> None:
         """Complete a rename that a kill interrupted; the caller holds the lock of the run."""
@@ -175,6 +176,16 @@ class StageFolder:
         self._write()
         return self.partial
 
+    def follow(self) -> Path:
+        """Return the partial folder that another process started, with its plan; this process writes no manifest."""
+        manifest = read_manifest(self.partial)
+        if manifest is None or manifest["fingerprint"] != self.fingerprint:
+            hint = "put the run on a disk that all machines share"
+            raise InputError("the folder of the first process is not here", path=self.partial, hint=hint)
+        self._manifest, self._writes = manifest, False
+        self._started = time.monotonic() - float(manifest["seconds"])
+        return self.partial
+
     @property
     def plan(self) -> dict[str, Any]:
         """Decisions made once, before the stage runs, such as the step count; a resumed stage reuses them."""
@@ -205,6 +216,8 @@ class StageFolder:
         return float(self._manifest["seconds"])
 
     def _write(self) -> None:
+        if not self._writes:
+            return
         self._manifest["seconds"] = round(time.monotonic() - self._started, 3)
         # The machine's energy, where it can be read, includes that of other processes.
         used, before = self._energy.joules(), self._joules_before

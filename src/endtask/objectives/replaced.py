@@ -71,7 +71,7 @@ class ReplacedTokens:
         mlm, guesses = generator(network, batch)
         filled, replaced = fill_gaps(batch, guesses)
         present = (batch.text_ids < batch.texts).float()  # (N,)
-        detection = head(network(replace(batch, input_ids=filled)), replaced, present)
+        detection = batch.of_real(head(network(replace(batch, input_ids=filled)), replaced, present))
         return Loss(batch.token_share * (mlm / _WEIGHT + detection), {"mlm": mlm, "replaced": detection})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
@@ -149,7 +149,7 @@ class Generator(nn.Module):
         hidden = network.architecture.hidden_states(self.encoder, batch, network.backend, network.dtype)
         embeddings = network.architecture.embeddings(self.encoder).weight
         loss, guesses = self.head(hidden, embeddings, batch.masked_positions, batch.masked_targets)
-        return loss, guesses
+        return batch.of_masked(loss), guesses
 
 
 class ReplacedHead(nn.Module):

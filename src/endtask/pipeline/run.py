@@ -18,6 +18,7 @@ from endtask.io.atomic import disk_error, remove_leftovers, write_text
 from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import RUN_LOG, SETTINGS_FILE, STAGES, TRACKERS
 from endtask.io.stage_folder import StageFolder, left_out, read_manifest
+from endtask.pipeline.followers import Followers, follow
 from endtask.pipeline.inputs import (
     EXTERNAL_INPUTS,
     BundledInputs,
@@ -32,6 +33,7 @@ from endtask.pipeline.inputs import (
 from endtask.pipeline.preflight import preflight
 from endtask.pipeline.stage import Counts, RunData, stage_fingerprint, values_read
 from endtask.pipeline.stages import STAGES as ALL_STAGES
+from endtask.processes import current_processes, join_processes
 from endtask.progress import RunLog, recorded, say, stage_of_run, warn
 from endtask.reporting.costs import stage_summary
 from endtask.reporting.format import duration
@@ -66,7 +68,10 @@ def run(
     `settings` are typed settings, a plain mapping (such as resolved settings from JSON; it may name a `preset`), a
     settings file or the folder of a run. `until` is the last stage to run. `start` redoes a stage and all later ones;
     an old run folder accepts changed settings only with it. Their old results move to the folder `previous`.
+
+    If torchrun started several processes of the caller's script, they train together.
     """
+    join_processes()
     if isinstance(settings, str | Path):
         settings = _load(Path(settings))
     elif isinstance(settings, Mapping):
@@ -93,6 +98,7 @@ class Run:
         self.settings = settings
         self.folder = Path(settings.output_dir)
         self.bundled = find_bundled_inputs(self.folder)
+        self._followers = Followers()
 
     @cached_property
     def task(self) -> Task:
@@ -132,8 +138,12 @@ class Run:
 
     def execute(self, *, until: str | None = None, start: str | None = None) -> RunResult:
         """Run the stages up to `until`; skip finished stages before `start`."""
+        if not current_processes().is_first:
+            local = self.bundled.local_settings(self.settings)
+            follow(self.folder, RunData(self.task, None, local, self.settings), ALL_STAGES)
+            return self.result()
         names = _stages_between(until, start)
-        with recorded() as log:
+        with recorded() as log, self._followers.waiting():
             self.check(trains=uses_device(names, self.settings))
             stages = self.stage_folders()
             make_output_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
@@ -273,8 +283,9 @@ class Run:
         say(f"{stage.name}: started" if not stage.can_resume() else f"{stage.name}: resumes where it stopped")
         finished = {name: folder.final for name, folder in stages.items()}
         number, later = STAGES.index(stage.name) + 1, _seconds_later(stage.name, self.settings)
-        with stage_of_run(stage.name, number, len(STAGES), later=later):
-            counts = ALL_STAGES[stage.name].run(self.data, stage, finished)
+        shown, part = stage_of_run(stage.name, number, len(STAGES), later=later), ALL_STAGES[stage.name]
+        with shown, self._followers.taking_part(part, stage):
+            counts = part.run(self.data, stage, finished)
         seconds = stage.finish(counts)
         say(f"{stage.name}: {stage_summary(stage.name, counts)} ({duration(seconds)})")
 

@@ -48,6 +48,8 @@ class Stage(ABC):
     """A step of a run that turns folders into a folder."""
 
     name: ClassVar[str]
+    parallel: ClassVar[bool] = False
+    """Whether all processes that torchrun started run the stage together; else the first one runs it."""
     reads_files_of: ClassVar[str | None] = None
     """The earlier stage whose files this stage reads and a bundle may leave out."""
 

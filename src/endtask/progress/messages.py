@@ -12,6 +12,7 @@ from endtask.terminal import printable, without_full_stream
 
 console = Console(stderr=True)
 _quiet = False
+_silent = False
 _warned: set[str] = set()
 
 
@@ -22,9 +23,15 @@ def set_quiet(quiet: bool) -> None:
     _warned.clear()
 
 
+def silence() -> None:
+    """Print nothing from this process from now on: another process prints the same."""
+    global _silent
+    _silent = True
+
+
 def is_quiet() -> bool:
-    """Return whether only warnings are printed."""
-    return _quiet
+    """Return whether only warnings are printed, or nothing."""
+    return _quiet or _silent
 
 
 @contextmanager
@@ -60,6 +67,8 @@ def warn(text: str, *, level: str = "warning") -> None:
 
 
 def _print(line: str) -> None:
+    if _silent:
+        return
     if console.is_jupyter:
         print(line, flush=True)  # as text: notebooks show standard error in red, and rich each line as a block
         return

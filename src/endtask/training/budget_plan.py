@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -122,37 +122,38 @@ def _seconds_per_token(phase: Phase, budget_seconds: float) -> float:
     groups contain one of the task's batches, whose size differs.
     """
     trial = replace(phase, steps=_MAX_WARMUP_STEPS + _MAX_GROUPS * _STEPS_PER_GROUP, ramp_fraction=0.0)
+    agreed = phase.context.processes.shared  # all processes run the same steps
     with explain_out_of_memory(), _restored(phase):
         optimizer = build_optimizer(trial)
         for first in _first_steps(trial):
             next(train(replace(trial, steps=first + 1), optimizer, start=first))
         steps = train(trial, optimizer)
-        _warm_up(steps, budget_seconds)
+        _warm_up(steps, budget_seconds, agreed)
         phase.context.synchronize()
         times, tokens = [time.perf_counter()], []
-        while len(times) <= _MAX_GROUPS and times[-1] - times[0] <= _SHARE_OF_BUDGET * budget_seconds:
-            tokens.append(_run_group(steps, times[0] + budget_seconds))
+        while len(times) <= _MAX_GROUPS and agreed(times[-1] - times[0] <= _SHARE_OF_BUDGET * budget_seconds):
+            tokens.append(_run_group(steps, times[0] + budget_seconds, agreed))
             phase.context.synchronize()
             times.append(time.perf_counter())
     return median((end - start) / count for (start, end), count in zip(pairwise(times), tokens, strict=True))
 
 
-def _warm_up(steps: Iterator[StepRecord], budget_seconds: float) -> None:
+def _warm_up(steps: Iterator[StepRecord], budget_seconds: float, agreed: Callable[[bool], bool]) -> None:
     """Run 3 to 8 steps: stop at 1% of the budget, or at all of it before the third step."""
     started = time.perf_counter()
     for done in range(1, _MAX_WARMUP_STEPS + 1):
         next(steps)
         share = _WARMUP_SHARE_OF_BUDGET if done >= _MIN_WARMUP_STEPS else 1.0
-        if time.perf_counter() - started > share * budget_seconds:
+        if agreed(time.perf_counter() - started > share * budget_seconds):
             break
 
 
-def _run_group(steps: Iterator[StepRecord], deadline: float) -> int:
+def _run_group(steps: Iterator[StepRecord], deadline: float, agreed: Callable[[bool], bool]) -> int:
     """Run a group of steps, fewer after the deadline, and return their tokens."""
     tokens = 0
     for _ in range(_STEPS_PER_GROUP):
         tokens += next(steps).tokens
-        if time.perf_counter() > deadline:  # a step of minutes is a measurement alone
+        if agreed(time.perf_counter() > deadline):  # a step of minutes is a measurement alone
             break
     return tokens
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from endtask.encoders.weights import load_state_dict, load_tensors, save_tensors
-from endtask.errors import InputError
+from endtask.errors import InputError, TrainingError
+from endtask.processes import ALONE, Processes
 from endtask.training.optimizer import Optimizer
 from endtask.weighting.base import Rule
 
@@ -25,7 +26,10 @@ _NETWORK, _OPTIMIZER, _WEIGHTING, _REFRESH = "network/", "optimizer/", "weightin
 
 
 class Checkpoints:
-    """Saves and loads the last checkpoint of a phase; a thread writes the file while training continues."""
+    """Saves and loads the last checkpoint of a phase; a thread writes the file while training continues.
+
+    Of several processes the first writes and all read. The file is the same for any number of processes.
+    """
 
     def __init__(
         self,
@@ -34,7 +38,9 @@ class Checkpoints:
         optimizer: Optimizer,
         weighting: Rule,
         refresh: RefreshHook | None = None,
+        processes: Processes = ALONE,
     ) -> None:
+        self._processes = processes
         self.path = folder / CHECKPOINT
         self._network, self._optimizer, self._weighting, self._refresh = network, optimizer, weighting, refresh
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
@@ -43,6 +49,8 @@ class Checkpoints:
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         """Copy all tensors and start to write them; `state` holds plain values such as the best dev score."""
         self.wait()
+        if not self._processes.is_first:
+            return
         tensors = {
             **_prefixed(_NETWORK, self._network.state_dict()),
             **_prefixed(_OPTIMIZER, self._optimizer.state_tensors()),
@@ -57,6 +65,10 @@ class Checkpoints:
     def load(self) -> tuple[int, dict[str, Any]] | None:
         """Restore all tensors; return the steps done and the state, or None without a checkpoint."""
         self.wait()
+        self._processes.wait()
+        if self._processes.shared(self.path.exists()) != self.path.exists():
+            hint = "put the run on a disk that all machines share"
+            raise TrainingError(f"{self.path} is not the same file in all processes", hint=hint)
         if not self.path.exists():
             return None
         tensors, header = load_tensors(self.path, hint=_START_OVER)

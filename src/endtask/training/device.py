@@ -11,7 +11,7 @@ import torch
 
 from endtask.config import Settings
 from endtask.encoders.attention import choose_backend
-from endtask.encoders.device_context import DeviceContext, allow_shapes, compiles, device_named
+from endtask.encoders.device_context import DeviceContext, allow_shapes, compiles, device_named, own_device
 from endtask.encoders.network import Network
 from endtask.errors import TrainingError
 
@@ -21,7 +21,7 @@ _COMPILED_FROM = 30e6
 
 def choose_device_context(settings: Settings) -> DeviceContext:
     """Return the device and precision of the settings, or the best ones present; also set the number of CPU threads."""
-    device = choose_device(settings)
+    device = own_device(choose_device(settings))
     if settings.precision == "bfloat16" or (settings.precision == "auto" and _has_bfloat16(device)):
         return DeviceContext(device, torch.bfloat16)
     return DeviceContext(device)

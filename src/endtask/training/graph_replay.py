@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from endtask.encoders.device_context import RECORDING, DeviceContext
 from endtask.objectives.base import Batch, BuiltObjective, Loss
 from endtask.progress import say
+from endtask.training.distributed import ParallelLosses
 
 _END_OF_POOL = ("_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool")  # its names in new and old torch
 
@@ -119,15 +120,23 @@ class Backward:
 
     def __init__(self, network: Any, context: DeviceContext) -> None:
         self._network, self._context = network, context
-        self._records = context.device.type == "cuda" and getattr(network, "fixed_shapes", False)
+        self._losses = ParallelLosses(network, context.processes)
+        is_alone = context.processes.count == 1  # a recording has no exchange of gradients
+        self._records = is_alone and context.device.type == "cuda" and getattr(network, "fixed_shapes", False)
         self._size = sum(weight.numel() for weight in network.parameters())
         self._batches_seen: Counter[Hashable] = Counter()
         self._recordings: dict[Hashable, _Recording] = {}
 
-    def __call__(self, objective: BuiltObjective, batch: Batch, weight: float) -> dict[str, Tensor]:
-        """Run both passes of a batch on the host, and return the parts of the loss."""
+    def __call__(
+        self, objective: BuiltObjective, batch: Batch, weight: float, *, is_last: bool = True
+    ) -> dict[str, Tensor]:
+        """Run both passes of a batch on the host, and return the parts of the loss.
+
+        Gradients of several processes are complete after the objective's last batch.
+        """
         if not (self._is_recorded(objective, batch) and isinstance(batch, FormedBatch)):
-            return self._compute(objective, batch, weight)
+            with self._losses.reducing(is_last):
+                return self._compute(objective, batch, weight * self._losses.scale)
         key = (objective.name, batch.form)
         if key not in self._recordings:
             self._batches_seen[key] += 1
@@ -153,7 +162,7 @@ class Backward:
 
     def _loss(self, objective: BuiltObjective, batch: Batch) -> Loss:
         with self._context.autocast():
-            return objective.loss(self._network, batch)
+            return self._losses(objective, batch)
 
     def _record(self, objective: BuiltObjective, batch: Batch) -> _Recording:
         """Capture both passes without computing them; restores the gradients of the weights."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from endtask.seeds import derive
+from endtask.training.distributed import last_of_objective
 from endtask.training.graph_replay import Backward
 from endtask.training.optimizer import Clipping, Optimizer
 from endtask.training.phase import Phase
@@ -59,7 +60,7 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
     backward = Backward(phase.network, phase.context)
     with prefetched_batches(phase, start, end) as steps:
         for step, batches in enumerate(steps, start):
-            _seed_dropout(derive(phase.seed, "dropout", step), phase.context.device)
+            _seed_dropout(derive(phase.seed, "dropout", step, *_path(phase)), phase.context.device)
             losses = _compute_gradients(phase, step, batches, gradients, heads, backward)
             factor = phase.rate_factor(step)
             outcome = optimizer.step(factor)
@@ -75,6 +76,12 @@ def train(phase: Phase, optimizer: Optimizer, start: int = 0, end: int | None = 
                 sum(batch.flops for batch in batches),
                 costs_by_objective(batches),
             )
+
+
+def _path(phase: Phase) -> tuple[int, ...]:
+    """Return what tells the dropout of this process from that of the first, which is that of a single process."""
+    processes = phase.context.processes
+    return () if processes.is_first else (processes.rank,)
 
 
 def _seed_dropout(seed: int, device: torch.device) -> None:
@@ -97,17 +104,18 @@ def _compute_gradients(
     parts: dict[str, list[Tensor]] = {}
     gradients.start()
     heads.start()
-    for batch in batches:
-        name = batch.scheduled.objective
+    names = [batch.scheduled.objective for batch in batches]
+    for batch, name, is_last in zip(batches, names, last_of_objective(names), strict=True):
         # The batches of a step share its weight. Heads learn from unweighted losses of their own objectives, so a
         # learned weight does not change their learning rate (TARTAN, Algorithm 1).
         weight = (1.0 if sees_gradients else batch.scheduled.weight) / phase.batches_in(step)
-        for part, value in backward(phase.objectives[name], batch.batch, weight).items():
+        for part, value in backward(phase.objectives[name], batch.batch, weight, is_last=is_last).items():
             parts.setdefault(f"{name}/{part}", []).append(value)
         if sees_gradients:
             gradients.collect(name)
             heads.collect(name)
     losses = {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in parts.items()}
+    losses = phase.context.processes.sums(losses)
     if sees_gradients:
         phase.weighting.observe_losses(step, losses)
         weights = phase.weighting.weigh(step, gradients.by_objective)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from endtask.io.atomic import write_text
+from endtask.processes import ALONE, Processes
 from endtask.training.loop import StepRecord
 
 
@@ -46,14 +47,18 @@ class _PendingRow:
 
 
 class MetricsFile:
-    """Averages losses between logged steps and appends rows; drops the rows after step `start` of a resumed phase."""
+    """Averages losses between logged steps and appends rows; drops the rows after step `start` of a resumed phase.
 
-    def __init__(self, path: Path, *, start: int, every: int) -> None:
-        self._path, self._every = path, every
+    Of several processes the first writes, and all get each row at the same step, since they decide by its counts.
+    """
+
+    def __init__(self, path: Path, *, start: int, every: int, processes: Processes = ALONE) -> None:
+        self._path, self._every, self._processes = path, every, processes
         self._records: list[StepRecord] = []
         self._pending: deque[_PendingRow] = deque()
-        stored = [row for row in read_metrics(path) if row["step"] <= start]
-        write_text(path, "".join(json.dumps(row) + "\n" for row in stored))
+        if processes.is_first:
+            stored = [row for row in read_metrics(path) if row["step"] <= start]
+            write_text(path, "".join(json.dumps(row) + "\n" for row in stored))
 
     def add(
         self, record: StepRecord, *, flush: bool, counts: Mapping[str, Tensor] | None = None
@@ -68,12 +73,15 @@ class MetricsFile:
             self._pending.append(_request(self._records, counts or {}))
             self._records = []
         rows = []
-        while self._pending and (flush or self._pending[0].has_arrived):
+        waits = flush or self._processes.count > 1
+        while self._pending and (waits or self._pending[0].has_arrived):
             rows.append(self._pending.popleft().row())
         return rows
 
     def write(self, row: dict[str, float]) -> None:
         """Append a row to the file."""
+        if not self._processes.is_first:
+            return
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 

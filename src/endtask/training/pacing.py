@@ -49,7 +49,7 @@ class Pacer:
         """Return the phase with the number of steps that the remaining time allows."""
         recorded = dict(self._recorded())
         if step not in recorded:
-            recorded[step] = self._steps_in_time(phase, step)
+            recorded[step] = phase.context.processes.shared(self._steps_in_time(phase, step))
             self.stage.set_plan(replans=sorted(recorded.items()))
         self._since = (step, time.monotonic())
         return _with_replans(phase, (*phase.replans, (step, recorded[step])))

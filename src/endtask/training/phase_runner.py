@@ -14,6 +14,7 @@ from torch import Tensor
 from endtask.config import Settings
 from endtask.errors import TrainingError
 from endtask.io.stage_folder import StageFolder
+from endtask.processes import Processes
 from endtask.progress import bar, say
 from endtask.training.checkpoint import Checkpoints
 from endtask.training.device import explain_out_of_memory
@@ -70,7 +71,8 @@ def run_phase(
     """
     folder.mkdir(parents=True, exist_ok=True)
     optimizer = build_optimizer(phase)
-    checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, phase.refresh)
+    processes = phase.context.processes
+    checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, phase.refresh, processes)
     trainer = _Trainer(
         phase,
         optimizer,
@@ -101,7 +103,8 @@ def run_stage_phase(
 ) -> TrainState:
     """Run a phase of a stage with the trackers of the settings, and return its state."""
     run = stage.final.parent
-    with open_trackers(settings.report_to, run, settings.model_dump(mode="json"), label) as trackers:
+    tracked = settings.report_to if phase.context.processes.is_first else ()
+    with open_trackers(tracked, run, settings.model_dump(mode="json"), label) as trackers:
         return run_phase(
             phase,
             folder,
@@ -133,6 +136,11 @@ class _Trainer:
     steps_after: float = 0.0
     saved_at: float = 0.0
     """Time of the last checkpoint."""
+
+    @property
+    def processes(self) -> Processes:
+        """The processes that train together."""
+        return self.phase.context.processes
 
     def fit(self) -> TrainState:
         """Train and return the state; a diverged loss goes back to the last checkpoint with half the learning rate."""
@@ -173,7 +181,7 @@ class _Trainer:
             self.phase = self.pacer.restored(self.phase, start)
         phase = self.phase
         every = max(1, phase.steps // _LOGGED_ROWS)
-        metrics = MetricsFile(self.folder / "metrics.jsonl", start=start or -1, every=every)
+        metrics = MetricsFile(self.folder / "metrics.jsonl", start=start or -1, every=every, processes=self.processes)
         if start == 0 and self.callback is not None and self.callback.at_start:
             self._run_callback(0, state, metrics)
         with bar(self.label, phase.steps, done=start, after=self.steps_after) as advance:
@@ -211,7 +219,7 @@ class _Trainer:
         self.saved_at = time.monotonic()
 
     def _on_save(self, state: TrainState) -> None:
-        if self.callback is not None:
+        if self.callback is not None and self.processes.is_first:
             self.callback.on_save(state)
 
     def _steps(self, start: int) -> Iterator[StepRecord]:
@@ -231,8 +239,12 @@ class _Trainer:
         return refresh is not None and step % refresh.steps == 0 and step < self.phase.steps
 
     def _apply_refresh(self, step: int, state: TrainState, metrics: MetricsFile) -> None:
-        assert self.phase.refresh is not None
-        self._log({"step": step, **self.phase.refresh.apply(step, state)}, metrics)
+        refresh = self.phase.refresh
+        assert refresh is not None
+        values = refresh.apply(step, state)
+        if self.processes.count > 1:
+            refresh.load_state(self.processes.first_of(refresh.state()))
+        self._log({"step": step, **values}, metrics)
 
     def _is_stable(self, step: int) -> bool:
         """Whether to score and save the weights: not while steps are skipped.
@@ -253,6 +265,7 @@ class _Trainer:
         if self.callback is None:
             return
         row = {"step": step, **self.callback.on_step_end(step, state)}
+        state.update(self.processes.shared(state))  # equal decisions, such as to stop
         self.phase.network.train()
         self._log(row, metrics)
 

@@ -9,6 +9,7 @@ from queue import Full, Queue
 from threading import Event, Thread
 
 from endtask.objectives.base import Batch
+from endtask.training.distributed import own_part
 from endtask.training.phase import Phase
 from endtask.weighting.base import ScheduledObjective
 
@@ -18,7 +19,10 @@ _PUT_TIMEOUT = 0.1
 
 @dataclass(frozen=True)
 class PreparedBatch:
-    """A batch with its scheduled objective and costs; tokens count once for every pass over the batch."""
+    """A batch with its scheduled objective and costs; tokens count once for every pass over the batch.
+
+    With several processes `batch` is this one's part, and the costs are those of the whole batch.
+    """
 
     scheduled: ScheduledObjective
     batch: Batch
@@ -69,10 +73,11 @@ def batches_of(phase: Phase, step: int) -> list[PreparedBatch]:
         objective = phase.objectives[scheduled.objective]
         for number in range(phase.batches_in(step)):
             batch = objective.batch(scheduled.step * phase.accumulation + number)
+            part = own_part(batch, phase.network, phase.context.processes)
             prepared.append(
                 PreparedBatch(
                     scheduled,
-                    batch.pin() if phase.context.pins_memory else batch,
+                    part.pin() if phase.context.pins_memory else part,
                     objective.passes * batch.real_tokens,
                     objective.passes * batch.padded_tokens,
                     objective.flops(phase.network, batch),

@@ -17,6 +17,7 @@ from endtask.errors import InputError
 from endtask.io.stage_folder import StageFolder
 from endtask.objectives.base import Batch, BuiltObjective, Loss
 from endtask.objectives.context import BuildContext, masking_of, pretrain_head
+from endtask.processes import ALONE, current_processes
 from endtask.progress import say, warn
 from endtask.seeds import derive
 from endtask.task import Task
@@ -34,6 +35,7 @@ from endtask.training.budget_plan import (
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
+from endtask.training.distributed import start_together
 from endtask.training.finetune_phase import amount_for_all_epochs, plan_in_words, tokens_to_read
 from endtask.training.initial_network import network_for
 from endtask.training.pacing import Pacer
@@ -51,16 +53,18 @@ BEST_PRETRAINED = "best.safetensors"
 
 def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -> dict[str, Any]:
     """Run pre-training in the stage's folder, and return counts for the manifest."""
-    folder = stage.start()
+    folder = start_together(stage)
     if settings.skip_pretraining:
         return _save_initial_weights(task, packed, settings, folder)
     weighting = settings.pretrain.weighting.part
-    phase = pretrain_phase(task, packed, settings)
+    phase, processes = pretrain_phase(task, packed, settings), current_processes()
+    phase = replace(phase, context=replace(phase.context, processes=processes))
     if "steps" not in stage.plan:
         share = _finetuning_share(phase, task, packed, settings)
         budget, _ = split_budget(settings, share)
         steps, cost = _plan(phase, task, packed, settings, without_seconds_used(budget, stage))
-        stage.set_plan(steps=steps, budget=str(budget), cost_per_step=vars(cost), finetuning_share=share)
+        plan = {"steps": steps, "budget": str(budget), "cost_per_step": vars(cost), "finetuning_share": share}
+        stage.set_plan(**processes.shared(plan))
     steps = stage.plan["steps"]
     if weighting.folds(task, settings.pretrain_seed) is not None:  # the length of a fold depends on the steps
         phase = replace(phase, objectives=pretrain_objectives(task, packed, phase.network, settings, steps=steps))
@@ -77,7 +81,8 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
         steps_after = later + _finetuning_in_steps(phase, packed, settings, stage)
         states.append(_train(subphase, task, packed, settings, stage, pacer, steps_after))
     state = total_state(states)
-    save_weights(folder / WEIGHTS, phase.network)
+    if processes.is_first:
+        save_weights(folder / WEIGHTS, phase.network)
     parameters, trained_tokens = parameters_of(phase), state["tokens"]
     trained_tokens += _count_extra(state, _extra_cost(phase, task, packed, settings))
     trained_tokens += count_reselection(state, phase.network)
@@ -93,7 +98,7 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
         **_selection_passes(state, phase, packed, settings),
     }
     # At the very end: a stage that fails before resumes from its checkpoints.
-    for subphase in subphases:
+    for subphase in subphases if processes.is_first else ():
         (folder / subphase.name / CHECKPOINT).unlink(missing_ok=True)
     return counts
 
@@ -161,7 +166,8 @@ def _finetuning_share(phase: Phase, task: Task, packed: Path, settings: Settings
     """
     if settings.finetune.budget_share != "auto" or split_budget(settings)[1] is None:
         return None
-    amount = amount_for_all_epochs(phase.network, task, packed, settings, phase.context)
+    alone = replace(phase.context, processes=ALONE)  # each process fine-tunes seeds of its own
+    amount = amount_for_all_epochs(phase.network, task, packed, settings, alone)
     say(f"pretrain: {plan_in_words(settings, amount)}")
     return min(MOST_FOR_FINETUNING, amount / settings.budget.amount)
 
@@ -223,7 +229,8 @@ def _count_extra(state: TrainState, extra: ExtraCost | None) -> float:
 
 def _save_initial_weights(task: Task, packed: Path, settings: Settings, folder: Path) -> dict[str, Any]:
     network = network_for(task, packed, settings)
-    save_weights(folder / WEIGHTS, network)
+    if current_processes().is_first:
+        save_weights(folder / WEIGHTS, network)
     parameters = sum(weight.numel() for weight in network.parameters())
     counts = {"steps": 0, "parameters": parameters, "device": "none", "flops": 0.0, **initial_state()}
     return {**counts, "uses": _data_usage(task, settings, None)}

@@ -304,7 +304,7 @@ class GuidedAcronyms(Acronyms):
         hidden = network(batch)
         match = self.match_loss(network, hidden, batch)
         logits = network.heads[words_head(self._head)](hidden)
-        words = functional.cross_entropy(logits, batch.token_labels, ignore_index=IGNORED)
+        words = batch.of_labelled(functional.cross_entropy(logits, batch.token_labels, ignore_index=IGNORED))
         return Loss(match + words, {"match": match, "words": words})
 
     def flops(self, network: Network, batch: TextBatch) -> float:

@@ -25,6 +25,7 @@ class Pretrain(Stage):
     """Trains the encoder and stores its weights."""
 
     name = "pretrain"
+    parallel = True
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the sections of the model and of pre-training."""
