@@ -43,7 +43,7 @@ check: $(DEV_STAMP)
 # The same tests with the oldest releases that pyproject.toml allows, in an environment of their own.
 oldest:
 	'$(PYTHON)' -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install $(PIP_FLAGS) -c constraints-oldest.txt -e '.[formats,hub,search,trackers]' bm25s hypothesis jsonschema pytest pytest-xdist zstandard
+	.venv-oldest/bin/python -m pip install $(PIP_FLAGS) -c constraints-oldest.txt -e '.[formats,hub,search,serve,trackers]' bm25s httpx hypothesis jsonschema pytest pytest-xdist zstandard
 	.venv-oldest/bin/python -m pytest -n $(JOBS) tests
 
 format: $(DEV_STAMP)

@@ -17,6 +17,7 @@ ORDER = (
     "__init__",
     "sklearn",
     "demo",
+    "web",
     "api",
     "experiments",
     "bundle",

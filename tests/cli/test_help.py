@@ -75,6 +75,7 @@ FLAGS = {
     "evaluate": ["RUN", "FILE", "--json", "--quiet"],
     "export": ["RUN", "--to", "--output", "--repo", "--public", "--json", "--quiet"],
     "report": ["RUN", "--latency", "--json"],
+    "serve": ["FOLDER", "--host", "--port", "--token-file", "--name"],
     "ls": ["FOLDER", "--json"],
     "demo": ["--output", "--json", "--quiet"],
     "doctor": ["--json"],

@@ -29,6 +29,7 @@ from endtask.cli import (
     search,
     select,
     selection,
+    serve,
     why,
 )
 from endtask.cli.options import examples
@@ -61,7 +62,7 @@ app = typer.Typer(
 )
 VERBS = (
     *(init, check, run, search, compare, few_shot, bundle, retrieve, select, selection, why),
-    *(predict, evaluate, export, report, ls, demo, doctor, schema),
+    *(predict, evaluate, export, report, serve, ls, demo, doctor, schema),
 )
 for verb in VERBS:
     app.command(verb.NAME, epilog=verb.EXAMPLES)(verb.command)

@@ -47,7 +47,7 @@ def list_runs(folder: Path) -> list[RunLine]:
         siblings = folder.parent.iterdir() if folder.parent.is_dir() else ()
         hint = did_you_mean_path(folder, (path.name for path in siblings if path.is_dir()))
         raise InputError("no such folder", path=folder, hint=hint)
-    return [_line(path) for path in run_folders(folder)]
+    return [run_line(path) for path in run_folders(folder)]
 
 
 def run_folders(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
@@ -66,7 +66,8 @@ def run_folders(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
             yield from run_folders(entry, depth - 1)
 
 
-def _line(path: Path) -> RunLine:
+def run_line(path: Path) -> RunLine:
+    """Return a run's state, score and cost; a run that cannot be read has the reason as its state."""
     try:
         return _read(path)
     except InputError as error:

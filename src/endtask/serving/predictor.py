@@ -181,7 +181,7 @@ class Predictor:
         count = 0
         for batch in batches:
             for number, text in enumerate(batch, start=count + 1):
-                self._check(number, text)
+                self.check(number, text)
             count += len(batch)
             # A batch may mix texts and pairs; the tokenizer takes one kind at a time.
             for _, group in groupby(batch, key=lambda text: isinstance(text, str)):
@@ -201,7 +201,8 @@ class Predictor:
             return list(outputs.numpy())
         return [row[mask.bool()].numpy() for row, mask in zip(outputs, inputs["attention_mask"], strict=True)]
 
-    def _check(self, number: int, text: Text) -> None:
+    def check(self, number: int, text: Text) -> None:
+        """Raise `InputError` for a text of a form that the model does not take; `number` names it in the message."""
         if isinstance(text, list):
             if not self.task_type.per_token:
                 raise InputError(f"text {number} is a list of words", hint="this model does not tag words")
