@@ -66,7 +66,12 @@ def run(command: Command, preset: str, toy: Path, output: Path, **changes: Any) 
 
 def test_learned_weights_on_a_selection_by_influence(toy: Path, tmp_path: Path, command: Command) -> None:
     """META on top of ISS: what trains is what the gradients chose, with weights that are learned."""
-    asked = {"select.name": "influence", "select.budget": "20%retrieved", "select.epochs": 1}
+    asked = {
+        "select.name": "influence",
+        "select.budget": "20%retrieved",
+        "select.epochs": 1,
+        "select.uninformed": "warn",
+    }
     found = run(command, "meta-tlm", toy, tmp_path / "run", **asked, **{"select.share_of_budget": None})
     assert found["missing"] == []
     manifests = [

@@ -43,7 +43,7 @@ TLM = {
     "finetune": {"epochs": 10, "max_steps": 6, "eval_steps": 3, "warmup_steps": 2},
 }
 TARTAN = {"pretrain": {"gradient_accumulation_steps": 1, "eval_steps": 4}, "domain": {"amount": "1x"}}
-SCORING_MODEL = {"size": "tiny", "epochs": 1}
+SCORING_MODEL = {"size": "tiny", "epochs": 1, "uninformed": "warn"}
 
 
 class Family(NamedTuple):

@@ -112,6 +112,7 @@ def _corpus(run: RunFolder) -> Context:
     return {
         "sources": shares,
         "selection_quality": selection.quality_sentence(run.counts("select")),
+        "scoring_models": selection.scoring_models_sentence(run.counts("select")),
         "corpus_notes": selection.corpus_notes(*(run.counts(stage) for stage in ("retrieve", "select", "pack"))),
         "domain_drawn": selection.domain_sentence(run.counts("select")),
         "source_chart": selection.source_chart(shares),

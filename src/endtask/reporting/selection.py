@@ -171,6 +171,26 @@ def quality_sentence(counts: dict[str, Any]) -> str:
     return f"{'; '.join(parts)}."
 
 
+def scoring_models_sentence(counts: dict[str, Any]) -> str:
+    """Return a sentence on what the scoring models of an influence selection know; empty without them.
+
+    >>> model = {"metric": "accuracy", "score": 0.71, "majority": 0.5, "chance": 0.55, "rows": 90, "informed": True}
+    >>> scoring_models_sentence({"influence": {"scoring_models": [model]}})
+    'On rows they were not fitted on, the scoring models have accuracy 71.0 (commonest answer 50.0).'
+    >>> scoring_models_sentence({})
+    ''
+    """
+    models = counts.get("influence", {}).get("scoring_models", ())
+    if not models:
+        return ""
+    scores = ", ".join(f"{100 * model['score']:.1f}" for model in models)
+    majority = ", ".join(dict.fromkeys(f"{100 * model['majority']:.1f}" for model in models))
+    text = f"On rows they were not fitted on, the scoring models have {models[0]['metric']} {scores} "
+    text += f"(commonest answer {majority})."
+    informed = all(model["informed"] for model in models)
+    return text if informed else f"{text} That is no better than chance: the selection is close to a random one."
+
+
 def _label_words_phrase(statistics: dict[str, Any]) -> str:
     share = f"{statistics['share']:.2%} of its words indicate a class"
     if "share_retrieved" in statistics:

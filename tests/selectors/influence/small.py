@@ -20,7 +20,7 @@ from tests.toy_run import WORDS, sentence
 ROWS, CANDIDATES = 24, 40
 BYTES = 10_000
 """The size of the corpus of the candidates."""
-OPTIONS: dict[str, Any] = {"size": "tiny", "epochs": 2, "share_of_budget": None}
+OPTIONS: dict[str, Any] = {"size": "tiny", "epochs": 2, "share_of_budget": None, "uninformed": "warn"}
 
 
 def make_task(rows: int = ROWS) -> Task:

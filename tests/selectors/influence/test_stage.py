@@ -26,7 +26,7 @@ from tests.tiny import make_network, make_tokenizer
 from tests.toy_run import hashes, toy_settings
 
 Command = Callable[..., Answer]
-OPTIONS = {"size": "tiny", "epochs": 1, "share_of_budget": None}
+OPTIONS = {"size": "tiny", "epochs": 1, "share_of_budget": None, "uninformed": "warn"}
 
 
 def influence_run(toy: Path, output: Path, **changes: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, NonNegativeInt, field_validator
 
 from endtask.config import Settings
 from endtask.config.section import PartConfig, Positive, PositiveNumber
@@ -35,11 +35,33 @@ class InfluenceConfig(PartConfig):
         description="size of the scoring model, which has model.architecture; auto: the largest with at most a tenth "
         "of the weights of the trained model; with model.path the scoring model starts from that checkpoint",
     )
+    model: str | None = Field(
+        None,
+        description="checkpoint that the scoring models start from (a folder, `package:NAME` or `hf:NAME`), with its "
+        "own tokenizer; unset: model.path, or random weights",
+    )
+    first_round_steps: NonNegativeInt = Field(
+        0,
+        description="steps of masked LM, in the batches of `pretrain`, on the best-ranked candidates that fill "
+        "select.budget, before the scoring models are fitted (two rounds); 0: none",
+    )
+    scoring_seed: Literal["run", "pretrain"] = Field(
+        "run",
+        description="seed of the scoring models; pretrain: that of pre-training, so that a comparison over seeds also "
+        "varies the selection",
+    )
+    uninformed: Literal["error", "warn"] = Field(
+        "error",
+        description="what happens if a scoring model is no better than the commonest answer on rows that it was not "
+        "fitted on",
+    )
     epochs: Positive = Field(
         10, description="epochs of fitting the scoring model on the train rows, with masked LM and the task together"
     )
     learning_rate: PositiveNumber | Literal["auto"] = Field(
-        "auto", description="learning rate of fitting; auto: 1e-3 from random weights, 5e-5 from a model.path"
+        "auto",
+        description="learning rate of fitting; auto: 1e-3 from random weights, 5e-4 after a first round, 5e-5 from a "
+        "checkpoint",
     )
     recipe: Literal["default", "paper"] = Field(
         "default",
@@ -94,6 +116,14 @@ class InfluenceConfig(PartConfig):
         (0.5, 0.15)
         """
         return self.recipe_values.mask_probability if self.masks == 1 else 1 / self.masks
+
+    def starts_from(self, settings: Settings) -> str | None:
+        """Return the checkpoint that the scoring models start from; None for random weights."""
+        return self.model or settings.model.path
+
+    def seed(self, settings: Settings) -> int:
+        """Return the seed of the scoring models."""
+        return settings.pretrain_seed if self.scoring_seed == "pretrain" else settings.seed
 
     @field_validator("layers", mode="before")
     @classmethod

@@ -216,7 +216,9 @@ def _token_cost_ratio(network: Network, config: InfluenceConfig) -> float:
 
 def _target_bytes(network: Network, row_tokens: float, config: InfluenceConfig) -> float:
     """Return the bytes of a target's gradients in the smaller form, rows or matrices."""
-    rows = 1.0 if config.layers == ("last",) else row_tokens
+    # A head that reads the first token gives the last layer's gradient a single row, other heads a row for each token.
+    reads_first = network.architecture.pooling(network.config) == "cls" and not network.task_type.per_token
+    rows = 1.0 if reads_first and config.layers == ("last",) else row_tokens
     compared = choose_weights(network, config.layers).values()
     return sum(4.0 * min(sum(weight.shape) * rows, weight.numel()) for weight in compared)
 

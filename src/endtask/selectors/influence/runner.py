@@ -22,6 +22,8 @@ from endtask.io.selection_table import SelectionStatistics
 from endtask.progress import say, warn
 from endtask.selectors.base import Order, RunContext, by_bm25_rank, fill
 from endtask.selectors.influence.config import InfluenceConfig
+from endtask.selectors.influence.first_round import FirstRound
+from endtask.selectors.influence.held_out import HeldOutScore, check_informed
 from endtask.selectors.influence.limits import Allowance, allowance, fitting_cost, target_memory
 from endtask.selectors.influence.scorer import (
     CandidateUnits,
@@ -80,7 +82,7 @@ class InfluenceRunner:
         labels = labels_with_targets(columns, class_names(self.task))
         self.check(labels)
         fitted = self.expected_fitting()
-        counts = self.fit()
+        counts = {**self.read_first(), **self.fit()}
         units = self.units(np.arange(len(self.statistics.rank)))
         memory = self.decided("memory", lambda: target_memory(self.folds[0].context.device))
         scorer = Scorer(self.folds, units, memory=memory, compiled=self.compiled)
@@ -107,6 +109,11 @@ class InfluenceRunner:
         """The settings of the run."""
         assert self.context.run is not None
         return self.context.run
+
+    @property
+    def seed(self) -> int:
+        """The seed of the scoring models."""
+        return self.config.seed(self.run)
 
     @property
     def folder(self) -> Path:
@@ -137,7 +144,7 @@ class InfluenceRunner:
     @cached_property
     def folds(self) -> list[Fold]:
         """The folds with their tokens."""
-        parts = folds_of(self.task, self.config, self.run.seed)
+        parts = folds_of(self.task, self.config, self.seed)
         return prepare_folds(self.task, parts, self.table, scoring_settings(self.run), self.folder)
 
     @cached_property
@@ -175,20 +182,29 @@ class InfluenceRunner:
         allowed = self.allowed
 
         def decide() -> float:  # if this raises, no decision is stored
-            cost = len(self.folds) * self.fitting_cost()
+            cost = len(self.folds) * self.fitting_cost() + self.first_round_cost()
             allowed.check_fit_cost(cost)
             return cost
 
         cost: float = self.decided("fitting", decide)
         return cost
 
+    def read_first(self) -> dict[str, Any]:
+        """Train the weights that the scoring models start from on the best-ranked candidates, if requested."""
+        if not self.config.first_round_steps:
+            return {}
+        return FirstRound(self.context, self.statistics, self.folds[0]).train(on_checkpoint=self.store_time)
+
     def fit(self) -> dict[str, Any]:
-        """Fit the scoring models and return their cost."""
+        """Fit the scoring models, check their held-out scores, and return scores and cost."""
         counts = [
             fit(fold, label=f"scoring model {number} of {len(self.folds)}", on_checkpoint=self.store_time)
             for number, fold in enumerate(self.folds, start=1)
         ]
+        scores = [HeldOutScore(**count["held_out"]) for count in counts]
+        check_informed(scores, stops=self.config.uninformed == "error")
         return {
+            "scoring_models": [score.record() for score in scores],
             "fitted_steps": sum(count["steps"] for count in counts),
             "fitted_tokens": sum(count["tokens"] for count in counts),
             "fitting_flops": sum(count["flops"] for count in counts),
@@ -199,11 +215,18 @@ class InfluenceRunner:
         assert self.allowed is not None
         return fitting_cost(self.folds[0].phase(), self.allowed)
 
+    def first_round_cost(self) -> float:
+        """Return the cost of the first round."""
+        if not self.config.first_round_steps:
+            return 0.0
+        assert self.allowed is not None
+        return fitting_cost(FirstRound(self.context, self.statistics, self.folds[0]).phase(), self.allowed)
+
     def calibrate(self, scorer: Scorer, units: CandidateUnits) -> tuple[Calibration, float]:
         """Return mean and deviation of each target's scores over a sample, and the cost of scoring one candidate."""
         path = self.folder / _CALIBRATION
         if not path.exists():
-            drawn = calibration_draw(units.count, self.run.seed)
+            drawn = calibration_draw(units.count, self.seed)
             if self.compiled:  # compile before the clock starts
                 score_units(scorer, units, drawn)
             started = time.perf_counter()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.config import BatchSize, FinetuneSettings, ModelSettings, PretrainSettings, Settings
+from endtask.config import BatchSize, FinetuneSettings, ModelSettings, PretrainSettings, Settings, TokenizerSettings
 from endtask.config.model import SIZES
 from endtask.config.objectives import TASK_OBJECTIVE
 from endtask.encoders.base import Shape, shape_of
@@ -30,6 +30,7 @@ from endtask.objectives.stream import TextStream
 from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.records import Example
 from endtask.selectors.influence.config import InfluenceConfig, influence_config
+from endtask.selectors.influence.held_out import held_out_score
 from endtask.task import Task
 from endtask.task.split import carve
 from endtask.tokenization.packed_texts import PackedTexts
@@ -38,19 +39,18 @@ from endtask.tokenization.tokenizer import save_tokenizer
 from endtask.training.budget_plan import parameters_of
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.device import choose_device_context, move
-from endtask.training.initial_network import network_for
+from endtask.training.initial_network import check_checkpoint, network_for
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
 from endtask.training.pretrain import pretrain_phase
 
-TOKENIZER = "tokenizer"
+TOKENIZER, FIRST_ROUND_WEIGHTS = "tokenizer", "first-round.safetensors"
 _PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", "fitted.json"
 _TIMES_SMALLER = 10
 """Selection by gradients pays off with a scoring model about ten times smaller than the model (published budgets)."""
-_RATE_FROM_RANDOM, _RATE_FROM_CHECKPOINT = 1e-3, 5e-5
-_MLM_WEIGHT, _DROPOUT, _MOST_TOKENS, _POOLING = 3.0, 0.1, 128, "cls"
-"""The weight of masked LM relative to the task loss, the dropout in fitting, the most tokens of a text, and the pooling
-(ISS): a head that reads the first token gives a target's gradient a single row."""
+_RATE_FROM_RANDOM, _RATE_AFTER_FIRST_ROUND, _RATE_FROM_CHECKPOINT = 1e-3, 5e-4, 5e-5
+_MLM_WEIGHT, _DROPOUT, _MOST_TOKENS = 3.0, 0.1, 128
+"""The weight of masked LM relative to the task loss, the dropout in fitting, and the most tokens of a text (ISS)."""
 _TOKENIZER_TEXTS = 50_000
 
 
@@ -63,7 +63,9 @@ def scoring_settings(settings: Settings) -> Settings:
     """
     config, max_length = influence_config(settings), min(_MOST_TOKENS, settings.pretrain.max_length)
     changed = {
+        "seed": config.seed(settings),
         "model": _model_settings(settings, config, max_length),
+        "tokenizer": _tokenizer_settings(settings, config),
         "pretrain": _pretrain_settings(settings, config, max_length),
         "finetune": FinetuneSettings(max_length=max_length),
         "skip_pretraining": False,
@@ -91,24 +93,42 @@ def _weights(shape: Shape) -> int:
 
 
 def _model_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> ModelSettings:
-    """Return the scoring model: the run's checkpoint, or random weights of a smaller size."""
+    """Return the scoring model: a checkpoint, or random weights of a smaller size.
+
+    Its head reads the mean where the encoder has it: from random weights neither a first token nor entity markers learn
+    enough from the task alone, and a model that reads a first token is a constant predictor.
+    """
+    if config.model is not None:
+        return ModelSettings(path=config.model, dropout=_DROPOUT, attention=settings.model.attention)
     if settings.model.path is not None:
         return settings.model.model_copy(update={"dropout": _DROPOUT})
     return ModelSettings(
         architecture=settings.model.architecture,
         size=size_for(settings.model) if config.size == "auto" else config.size,
-        pooling=_POOLING,
+        pooling=settings.model.part.poolings[0],
         dropout=_DROPOUT,
         attention=settings.model.attention,
         max_position_embeddings=max(max_length, settings.model.max_position_embeddings),
     )
 
 
+def _tokenizer_settings(settings: Settings, config: InfluenceConfig) -> TokenizerSettings:
+    """Return the tokenizer of the run, or with a scoring model of its own that model's."""
+    return settings.tokenizer if config.model is None else settings.tokenizer.model_copy(update={"path": None})
+
+
+def _rate(settings: Settings, config: InfluenceConfig) -> float:
+    if config.learning_rate != "auto":
+        return config.learning_rate
+    if config.starts_from(settings) is not None:
+        return _RATE_FROM_CHECKPOINT
+    return _RATE_AFTER_FIRST_ROUND if config.first_round_steps else _RATE_FROM_RANDOM
+
+
 def _pretrain_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> PretrainSettings:
-    auto_rate = _RATE_FROM_RANDOM if settings.model.path is None else _RATE_FROM_CHECKPOINT
     return PretrainSettings(
-        seed=settings.seed,
-        learning_rate=auto_rate if config.learning_rate == "auto" else config.learning_rate,
+        seed=config.seed(settings),
+        learning_rate=_rate(settings, config),
         weight_decay=0.0,
         batch_size=BatchSize.parse(str(config.recipe_values.batch_size)),
         max_length=max_length,
@@ -120,11 +140,21 @@ def _pretrain_settings(settings: Settings, config: InfluenceConfig, max_length: 
 
 
 def check_influence(task: Task, settings: Settings) -> None:
-    """Raise `InputError` for train rows that cannot be halved and layers that the scoring model lacks."""
+    """Raise `InputError` for train rows that cannot be halved, an unfit checkpoint, and layers that a model lacks."""
     config = influence_config(settings)
-    folds_of(task, config, settings.seed)
+    folds_of(task, config, config.seed(settings))
+    if config.model is not None:
+        check_scoring_checkpoint(task, settings)
     if not set(config.layers) <= {*DEPTHS, EMBEDDING}:  # every network has these
         check_layers_known(_without_vocabulary(task, scoring_settings(settings).model), config.layers)
+
+
+def check_scoring_checkpoint(task: Task, settings: Settings) -> None:
+    """Raise `InputError`, naming the setting, if the scoring models cannot start from their checkpoint."""
+    try:
+        check_checkpoint(task, scoring_settings(settings))
+    except InputError as error:
+        raise InputError(str(error).replace("'model.path'", "'select.model'")) from None
 
 
 def _without_vocabulary(task: Task, model: ModelSettings) -> Network:
@@ -173,13 +203,21 @@ class Fold:
         return choose_device_context(self.settings)
 
     @property
+    def first_round(self) -> Path:
+        """The file of the weights after the first round, which all folds start from."""
+        return self.folder.parent / FIRST_ROUND_WEIGHTS
+
+    @property
     def weights(self) -> Path:
         """The file of the fitted weights."""
         return self.folder / "weights.safetensors"
 
     def network(self) -> Network:
-        """Return a network with initial weights."""
-        return move(network_for(self.task, self.packed, self.settings), self.settings, self.context)
+        """Return a network with initial weights: those of the first round if there is one."""
+        network = move(network_for(self.task, self.packed, self.settings), self.settings, self.context)
+        if self.first_round.exists():
+            load_weights(self.first_round, network)
+        return network
 
     def fitted_network(self) -> Network:
         """Return the fitted scoring model."""
@@ -195,6 +233,8 @@ class Fold:
     def phase(self) -> Phase:
         """Return the training phase of the scoring model."""
         phase = pretrain_phase(self.task, self.packed, self.settings)
+        if self.first_round.exists():
+            load_weights(self.first_round, phase.network)
         batches = phase.objectives[TASK_OBJECTIVE].stream.plan.batches_per_epoch  # type: ignore[attr-defined]
         return replace(phase, steps=influence_config(self.settings).epochs * batches)
 
@@ -226,7 +266,9 @@ def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: N
     phase = fold.phase()
     state = run_phase(phase, fold.folder, label=label, on_checkpoint=on_checkpoint)
     save_weights(fold.weights, phase.network)
-    counts = {**state, "flops": training_flops(parameters_of(phase), state["tokens"])}
+    score = held_out_score(fold.task, phase.network, fold.targets, fold.settings.evaluate, fold.context)
+    flops = training_flops(parameters_of(phase), state["tokens"])
+    counts = {**state, "flops": flops, "held_out": asdict(score)}
     write_json(fold.folder / _FITTED, counts)
     (fold.folder / CHECKPOINT).unlink(missing_ok=True)
     return counts

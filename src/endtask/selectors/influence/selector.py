@@ -41,10 +41,26 @@ _READ = (
     "precision",
     "compile",
     "pretrain.max_length",
+    "evaluate.metric",
+    "evaluate.positive_label",
 )
 """The settings that the scoring model depends on."""
 _READ_BY_LIMIT = ("budget", "pretrain.batch_size", "pretrain.gradient_accumulation_steps")
 """The settings that a limit on the cost of scoring depends on."""
+_READ_BY_FIRST_ROUND = tuple(
+    f"pretrain.{key}"
+    for key in (
+        "learning_rate",
+        "weight_decay",
+        "warmup_steps",
+        "lr_scheduler_type",
+        "batch_size",
+        "gradient_accumulation_steps",
+        "mask_probability",
+        "dropout",
+    )
+)
+"""The settings of pre-training that the first of two rounds takes over."""
 
 
 @selectors.register("influence")
@@ -61,11 +77,25 @@ class Influence(Selector):
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the settings that the scoring model and the limit on its cost depend on."""
-        return (*_READ, *(_READ_BY_LIMIT if self.config.share_of_budget is not None else ()))
+        of_limit = _READ_BY_LIMIT if self.config.share_of_budget is not None else ()
+        of_round = _READ_BY_FIRST_ROUND if self.config.first_round_steps else ()
+        of_seed = ("pretrain.seed",) if self.config.scoring_seed == "pretrain" else ()
+        return tuple(dict.fromkeys((*_READ, *of_limit, *of_round, *of_seed)))
 
     def inputs_read(self) -> tuple[str, ...]:
         """Return the inputs of the scoring model."""
         return ("tokenizer", "checkpoint")
+
+    def external_path(self) -> str | None:
+        """Return the checkpoint of the scoring models, if they have one of their own."""
+        return self.config.model
+
+    def external_digest(self) -> str:
+        """Return a hash of that checkpoint and its tokenizer."""
+        from endtask.selectors.nearest_neighbors import embedding_fingerprint
+
+        assert self.config.model is not None
+        return embedding_fingerprint(self.config.model)
 
     def data_usage(self) -> DataUse:
         """Return the labels that decide which texts help."""
