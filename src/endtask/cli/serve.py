@@ -23,7 +23,7 @@ def command(
         "runs"
     ),
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="NUMBER", min=0, max=65535, help="Port to listen on.")] = 8765,
+    port: Annotated[int, typer.Option("--port", metavar="NUMBER", help="Port to listen on.")] = 8765,
     token_file: Annotated[
         Path | None,
         typer.Option("--token-file", metavar="FILE", help="A file with the token that every request must have."),

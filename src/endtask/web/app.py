@@ -77,6 +77,8 @@ def serve(root: Path, *, host: str, port: int, access: Access) -> None:
 
 def listening_socket(host: str, port: int) -> socket.socket:
     """Return a socket at an address; raises `InputError` if the address cannot be used."""
+    if not 0 <= port < 65536:
+        raise InputError(f"--port {port}: not a port", hint="a number up to 65535; 0 takes a free one")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse
 
 from endtask.reporting import format as shown
+from endtask.reporting.render import static_text
 from endtask.web.models import LoadedModels
 from endtask.web.run_index import RunIndex
 from endtask.web.security import Access
@@ -74,8 +75,8 @@ RunHere = Annotated[Path, Depends(_folder)]
 
 def style_sheet() -> str:
     """Return the style sheet of the pages: that of reports, with what pages add to it."""
-    environment = jinja2.Environment(loader=jinja2.PackageLoader("endtask.reporting", ""), autoescape=False)
-    return environment.get_template("page.css").render() + (_STATIC / "pages.css").read_text(encoding="utf-8")
+    own = (_STATIC / "pages.css").read_text(encoding="utf-8")
+    return static_text("chart.css") + static_text("endtask.css") + own
 
 
 def static_file(name: str) -> Path | None:
