@@ -18,11 +18,13 @@ from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK, Network, auxiliary_head
 from endtask.encoders.weights import load_weights
 from endtask.evaluation.baselines import scored_split
+from endtask.evaluation.evidence import Evaluated, split_predictions, write_evidence
 from endtask.evaluation.outputs import Outputs, answers_of, best_threshold, class_probabilities, perplexity
+from endtask.evaluation.prediction_table import write_prediction_table
 from endtask.evaluation.run_baselines import compare_with_baselines
 from endtask.evaluation.task_metrics import Measure, measure_of
 from endtask.io.atomic import write_json, write_text
-from endtask.io.run_layout import PREDICTIONS, RESULTS, SEED_RESULT, TASKS
+from endtask.io.run_layout import PREDICTION_TABLE, PREDICTIONS, RESULTS, SEED_RESULT, TASKS
 from endtask.task import Task, leaked_ids
 from endtask.task.leaks import sibling_tasks
 from endtask.task.targets import Answers, targets
@@ -35,6 +37,7 @@ class Answered:
 
     answers: Answers
     outputs: Outputs
+    threshold: float = 0.5
 
 
 def evaluate(
@@ -55,19 +58,35 @@ def evaluate(
     Returns the counts and mean scores.
     """
     split = scored_split(task)
-    answered: dict[int, Answered] = {}
-    for seed, path in weights.items():
-        load_weights(path, network)
-        threshold = threshold_of(path.with_name(SEED_RESULT), settings.evaluate)
-        answered[seed] = answer(network, task, packed / split, settings.evaluate, context, threshold=threshold)
+    answered = answer_seeds(network, task, packed / split, weights, settings, context)
     measure = measure_of(task, settings.evaluate)
     results = score_seeds(task, split, answered, measure)
     runs = np.stack([run.answers for run in answered.values()])
     results["baselines"] = compare_with_baselines(task, split, runs, measure, read)
     write_json(folder / RESULTS, {**results, TASKS: auxiliary} if auxiliary else results)
     write_text(folder / PREDICTIONS, prediction_lines(task, split, answered))
+    dev = answered if split == "dev" else answer_seeds(network, task, packed / "dev", weights, settings, context)
+    found = Evaluated(task, packed, network, weights, settings, context, dev, answered, split, measure)
+    write_evidence(found, folder)
     by_task = {name: _counts(scores) for name, scores in auxiliary.items()} if auxiliary else {}
     return {**_counts(results), **({TASKS: by_task} if by_task else {})}
+
+
+def answer_seeds(
+    network: Network,
+    task: Task,
+    texts: Path,
+    weights: Mapping[int, Path],
+    settings: Settings,
+    context: DeviceContext,
+) -> dict[int, Answered]:
+    """Return the answers of each seed's weights for the packed texts of a split."""
+    answered = {}
+    for seed, path in weights.items():
+        load_weights(path, network)
+        threshold = threshold_of(path.with_name(SEED_RESULT), settings.evaluate)
+        answered[seed] = answer(network, task, texts, settings.evaluate, context, threshold=threshold)
+    return answered
 
 
 def answer(
@@ -82,7 +101,7 @@ def answer(
 ) -> Answered:
     """Return the network's answers for the packed texts of a split; their folder has its name."""
     outputs = class_probabilities(network, PackedTexts(texts), context=context, head=head)
-    return Answered(answers_of(task, texts.name, outputs, threshold=threshold), outputs)
+    return Answered(answers_of(task, texts.name, outputs, threshold=threshold), outputs, threshold)
 
 
 def _counts(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,6 +213,8 @@ def evaluate_auxiliary_tasks(
             )
         (folder / TASKS / name).mkdir(parents=True, exist_ok=True)
         write_text(folder / TASKS / name / PREDICTIONS, prediction_lines(auxiliary, split, final))
+        parts = [split_predictions(dev, "dev")] + [split_predictions(final, split)] * (split != "dev")
+        write_prediction_table(folder / TASKS / name / PREDICTION_TABLE, auxiliary, parts, measure.name)
         results[name] = {
             "type": auxiliary.type,
             **score_seeds(auxiliary, split, final, measure, siblings=siblings),
@@ -219,5 +240,5 @@ def _answer_auxiliary(
     dev = answer_split(texts=packed / "dev", threshold=threshold)
     if settings.threshold == "tuned" and task.task_type.has_threshold:
         threshold = best_threshold(task, "dev", dev.outputs, measure)
-        dev = Answered(answers_of(task, "dev", dev.outputs, threshold=threshold), dev.outputs)
+        dev = Answered(answers_of(task, "dev", dev.outputs, threshold=threshold), dev.outputs, threshold)
     return dev, answer_split(texts=packed / split, threshold=threshold), threshold

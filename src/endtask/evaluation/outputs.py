@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from endtask.encoders.batch import lay_out
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK, Network
 from endtask.evaluation.task_metrics import Measure
+from endtask.evaluation.vectors import batches_by_length
 from endtask.task import Task
 from endtask.task.targets import NO_WORD, Answers, targets
 from endtask.tokenization.packed_texts import PackedTexts, WordStarts
@@ -25,22 +25,16 @@ def class_probabilities(
     """Return probabilities (examples, classes) in order, averaged over the windows of an example.
 
     Label sets have a probability for each label, numbers the standardized score as their only column, tags a row for
-    each word, all 0 for a word without a token.
-
-    Batches have texts of similar length, to save padding. Never compiled: one pass over a split takes less time.
+    each word, all 0 for a word without a token. Never compiled: one pass over a split takes less time.
     """
     batch_size = batch_size or (BATCH_SIZE if context.device.type == "cpu" else GPU_BATCH_SIZE)
     network.eval()
-    order = np.argsort(texts.lengths, kind="stable")
     task_type = network.type_of(head)
     words = WordStarts(texts) if task_type.per_token else None
     rows = len(texts) if words is None else int(words.words.sum())
     outputs = np.zeros((rows, 0), dtype=np.float32)
     with context.autocast(), network.uncompiled():
-        layout = network.layout(int(texts.lengths.max()))
-        for start in range(0, len(order), batch_size):
-            positions = order[start : start + batch_size]
-            batch = lay_out(texts, positions, layout)
+        for positions, batch in batches_by_length(network, texts, batch_size):
             rows_of_batch = positions
             hidden = network(on_device := batch.to(context.device))
             logits = network.task_logits(hidden, on_device, head).float()  # (texts or tokens, classes)

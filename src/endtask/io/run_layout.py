@@ -41,6 +41,11 @@ DEV_PREDICTIONS = "dev_predictions.json"
 # In `evaluate`: the scores of all seeds, and their predictions row by row.
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
+# Also there: rows of dev and of the scored split with text, probabilities, votes of the seeds and nearest train rows;
+# the temperatures and reliability curves; the coordinates of some rows and selected passages.
+PREDICTION_TABLE = "predictions.parquet"
+CALIBRATION = "calibration.json"
+TEXT_MAP = "map.parquet"
 
 # In `model`: what prediction needs besides the files of Hugging Face; absent if nothing is needed.
 MODEL_FACTS = "endtask.json"
