@@ -13,7 +13,8 @@ import torch
 from endtask.config import Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.weights import save_weights
-from endtask.evaluation.evaluate import Answered, evaluate, mean_and_spread, score_seeds
+from endtask.evaluation.evaluate import evaluate, mean_and_spread, score_seeds
+from endtask.evaluation.outputs import Answered
 from endtask.evaluation.task_metrics import Measure
 from endtask.records import Example
 from endtask.task import Task

@@ -20,7 +20,7 @@ from endtask.task import Task
 from endtask.task.targets import Answers
 
 if TYPE_CHECKING:
-    from endtask.evaluation.evaluate import Answered
+    from endtask.evaluation.outputs import Answered
 
 Split = str
 

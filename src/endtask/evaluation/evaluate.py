@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from endtask.encoders.network import TASK, Network, auxiliary_head
 from endtask.encoders.weights import load_weights
 from endtask.evaluation.baselines import scored_split
 from endtask.evaluation.evidence import Evaluated, split_predictions, write_evidence
-from endtask.evaluation.outputs import Outputs, answers_of, best_threshold, class_probabilities, perplexity
+from endtask.evaluation.outputs import Answered, answers_of, best_threshold, class_probabilities, perplexity
 from endtask.evaluation.prediction_table import write_prediction_table
 from endtask.evaluation.run_baselines import compare_with_baselines
 from endtask.evaluation.task_metrics import Measure, measure_of
@@ -27,17 +26,8 @@ from endtask.io.atomic import write_json, write_text
 from endtask.io.run_layout import PREDICTION_TABLE, PREDICTIONS, RESULTS, SEED_RESULT, TASKS
 from endtask.task import Task, leaked_ids
 from endtask.task.leaks import sibling_tasks
-from endtask.task.targets import Answers, targets
+from endtask.task.targets import targets
 from endtask.tokenization.packed_texts import PackedTexts, packed_folder
-
-
-@dataclass(frozen=True)
-class Answered:
-    """The outputs of a seed's weights for a split, and the decoded answers."""
-
-    answers: Answers
-    outputs: Outputs
-    threshold: float = 0.5
 
 
 def evaluate(

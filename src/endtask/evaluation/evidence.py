@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network
 from endtask.encoders.weights import load_weights
 from endtask.evaluation.calibration import calibration_of_seeds
+from endtask.evaluation.outputs import Answered
 from endtask.evaluation.prediction_table import SplitPredictions, write_prediction_table
 from endtask.evaluation.task_metrics import Measure
 from endtask.evaluation.vectors import TrainVectors, Vectors, plane, text_vectors
@@ -24,9 +25,6 @@ from endtask.io.run_layout import CALIBRATION, PREDICTION_TABLE, TEXT_MAP
 from endtask.task import Task
 from endtask.task.targets import targets
 from endtask.tokenization.packed_texts import PackedTexts, write_packed
-
-if TYPE_CHECKING:
-    from endtask.evaluation.evaluate import Answered
 
 MAP_ROWS, MAP_PASSAGES = 400, 400
 """Rows of the scored split and selected passages on the map, evenly spread over them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -56,6 +58,16 @@ def _mean_over_windows(outputs: NDArray[np.float32], texts: PackedTexts) -> NDAr
 
 Outputs = NDArray[np.float32]
 """What `class_probabilities` returns."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The outputs of a seed's weights for a split, and the decoded answers."""
+
+    answers: Answers
+    outputs: Outputs
+    threshold: float = 0.5
+
 
 _SMALLEST = 1e-7  # a probability of 0 would make the perplexity infinite
 _THRESHOLDS = np.linspace(0.05, 0.95, 19)
