@@ -238,6 +238,23 @@ def test_a_file_without_keys_is_refused(tmp_path: Path, text: str) -> None:
     assert complaint(write(tmp_path, text)).endswith("settings must be `key: value` lines")
 
 
+def test_plain_words_in_place_of_sections(tmp_path: Path) -> None:
+    path = write(tmp_path, "task: labels.csv\ncorpus: [notes/*.txt, {path: b.jsonl, name: b}]\n")
+    whole = {
+        "task": {"path": "labels.csv"},
+        "corpus": {"sources": [{"path": "notes/*.txt"}, {"path": "b.jsonl", "name": "b"}]},
+    }
+    assert load_settings(path) == load_settings(given=whole)
+    assert (
+        load_settings(path, overrides=["corpus.sources=notes/*.txt"]).corpus
+        == load_settings(given={"corpus": "notes/*.txt"}).corpus
+    )
+    changed = load_settings(path, given={"task": {"columns": {"text": "a"}}}, overrides=["task.columns.label=b"]).task
+    assert (changed.path, changed.columns.text, changed.columns.label) == ("labels.csv", "a", "b")
+    assert load_settings(given={"report_to": "tensorboard"}).report_to == ("tensorboard",)
+    assert load_settings(given={"report_to": "none"}).report_to == ()
+
+
 def test_read_tree_keeps_what_was_written(tmp_path: Path) -> None:
     assert read_tree(write(tmp_path, "seed: 1\nunknown: {a: [1, x]}\n")) == {
         "seed": 1,

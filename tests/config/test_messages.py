@@ -159,7 +159,7 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
         ),
         ({"task": {"path": 3}}, "key 'task.path': must be text, got 3"),
         ({"pretrain": 3}, "key 'pretrain': must be a section of `key: value` lines, got 3"),
-        ({"corpus": {"sources": "a.txt"}}, "key 'corpus.sources': must be a list such as [a, b], got 'a.txt'"),
+        ({"corpus": {"sources": 3}}, "key 'corpus.sources': must be a list such as [a, b], got 3"),
         ({"corpus": {"sources": [{"name": "a"}]}}, "key 'corpus.sources.0.path': is required"),
         ({"finetune": {"seeds": []}}, "key 'finetune.seeds': must not be empty"),
         ({"finetune": {"seeds": [0, "a"]}}, "key 'finetune.seeds.1': must be a whole number, got 'a'"),

@@ -49,6 +49,8 @@ def test_resolved_settings_fit(validator: jsonschema.Draft202012Validator, name:
 
 
 GOOD: list[dict[str, Any]] = [
+    {"task": "labels.csv", "corpus": ["notes/*.txt", {"path": "b.jsonl"}]},
+    {"task": {"path": "labels.csv"}, "corpus": {"sources": "notes/*.txt"}},
     {"preset": "laptop", "budget": "10min"},
     {"select": "dsir", "budget": 90},
     {"select": {"name": "fusion", "selectors": ["dsir", {"name": "best_rank"}]}},

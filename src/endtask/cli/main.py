@@ -32,6 +32,7 @@ from endtask.cli import (
     serve,
     why,
 )
+from endtask.cli.arguments import with_whole_globs
 from endtask.cli.options import examples
 from endtask.errors import InputError
 from endtask.io.atomic import system_error
@@ -105,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # its advice is for programmers
     try:
         _check_encoding(given)
-        code = app(_load_plugins(given), prog_name="endtask", standalone_mode=False)
+        code = app(with_whole_globs(_load_plugins(given)), prog_name="endtask", standalone_mode=False)
     except InputError as error:
         _stop(str(error), 2)
     except _UsageError as error:

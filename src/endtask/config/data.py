@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,6 +14,8 @@ from endtask.registry import task_types
 
 class SourceSettings(Section):
     """One named part of the corpus."""
+
+    plain_key = "path"
 
     path: str = Field(description="a file, a folder, a glob, an address (`s3://...`), `hf:NAME` or `docstrings`")
     name: str | None = Field(None, description="shown in reports; by default made from the file name")
@@ -35,6 +37,8 @@ class ColumnSettings(Section):
 
 class TaskSettings(Section):
     """The labelled data of the end task (`task`), or of an auxiliary task on the same encoder (`tasks.NAME`)."""
+
+    plain_key = "path"
 
     path: str = Field(
         "",
@@ -75,6 +79,9 @@ def _check_registered(name: str) -> None:
 class CorpusSettings(Section):
     """The pile of unlabelled text."""
 
+    plain_key = "sources"
+    plain_types = (str, list, tuple)
+
     sources: tuple[SourceSettings, ...] = Field((), description="read in this order, which is the corpus order")
     passage_characters: Positive = Field(2000, description="longer documents are cut at sentence ends")
     deduplicate: bool = Field(True, description="keep the first of equal passages")
@@ -82,6 +89,11 @@ class CorpusSettings(Section):
     on_error: Literal["stop", "skip"] = Field(
         "stop", description="what a row or file that cannot be read does; skip: it is left out, counted and named"
     )
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _one_source(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def names_differ(self) -> CorpusSettings:

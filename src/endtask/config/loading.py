@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from endtask.config.messages import explain, holds_named_sections, section_of
 from endtask.config.preset_files import preset_layers
 from endtask.config.root import Settings
-from endtask.config.section import PartSection
+from endtask.config.section import PartSection, Section
 from endtask.errors import InputError, did_you_mean_path
 from endtask.io.tables import row_format
 
@@ -157,7 +157,9 @@ def merge(base: Tree, change: Mapping[str, Any], model: type[BaseModel] | None =
     """
     for key, value in change.items():
         section = section_of(model, key) if model is not None else None
-        if section is not None and model is not None and holds_named_sections(model, key):
+        named = section is not None and model is not None and holds_named_sections(model, key)
+        value = _spelled_out(value, section, named=named)
+        if section is not None and named:
             for name, settings in value.items() if isinstance(value, Mapping) else ():
                 _drop_options(base.get(key), name, settings, section)
         elif section is not None:
@@ -169,6 +171,15 @@ def merge(base: Tree, change: Mapping[str, Any], model: type[BaseModel] | None =
         else:
             # A copy, so that later overrides never reach into the caller's own mapping.
             base[key] = copy.deepcopy(value)
+
+
+def _spelled_out(value: Any, section: type[BaseModel] | None, *, named: bool) -> Any:
+    """Return a section, or sections by name, without plain words in place of a section, so that they can be merged."""
+    if section is None or not issubclass(section, Section):
+        return value
+    if not named:
+        return section.spelled_out(value)
+    return {name: section.spelled_out(one) for name, one in value.items()} if isinstance(value, Mapping) else value
 
 
 def _drop_options(base: Any, key: str, value: Any, section: type[BaseModel]) -> None:
@@ -197,6 +208,7 @@ def apply_override(tree: Tree, override: str) -> str:
             tree[name] = {}
         if isinstance(tree[name], str) and section is not None and issubclass(section, PartSection):
             tree[name] = {section.part_key: tree[name]}
+        tree[name] = _spelled_out(tree[name], section, named=False)
         if not isinstance(tree[name], dict):
             raise InputError(f"--set {override!r}: {name!r} is a value, not a section")
         parent, tree = tree, tree[name]

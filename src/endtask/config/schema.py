@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from endtask.config.data import CorpusSettings, SourceSettings, TaskSettings
 from endtask.config.messages import section_of
 from endtask.config.preset_files import preset_names
 from endtask.config.root import Settings
@@ -22,6 +23,7 @@ def settings_schema() -> Tree:
     schema = _with_parts(Settings)
     preset = {"type": "string", "enum": preset_names(), "description": "start from a shipped preset"}
     schema["properties"] = {"preset": preset, **schema["properties"]}
+    _accept_plain_words(schema["$defs"])
     return {"$schema": _DIALECT, "title": "Settings of an endtask run", **_without_title(schema)}
 
 
@@ -38,6 +40,18 @@ def _with_parts(root: type[Section]) -> Tree:
             for name in section.registry.names():  # a part may have sections that name parts
                 pending += _part_sections(section.for_part(name))
     return schema
+
+
+def _accept_plain_words(definitions: Tree) -> None:
+    """Let the schemas accept a word where a section does, as in `task: labels.csv`."""
+    for section in (TaskSettings, CorpusSettings, SourceSettings):
+        whole = definitions[section.__name__]
+        words: list[Tree] = [{"type": "string"}]
+        if list in section.plain_types:
+            sources = whole["properties"][section.plain_key]
+            whole["properties"][section.plain_key] = {"anyOf": [{"type": "string"}, sources]}
+            words.append(sources)
+        definitions[section.__name__] = {"description": whole["description"], "anyOf": [*words, whole]}
 
 
 def _part_sections(model: Any) -> list[type[PartSection]]:

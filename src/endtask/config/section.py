@@ -31,6 +31,19 @@ class Section(BaseModel):
     """A frozen group of settings that refuses keys it does not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    plain_key: ClassVar[str | None] = None
+    """The key that a plain word in place of the section sets: `task: labels.csv` is `task: {path: labels.csv}`."""
+    plain_types: ClassVar[tuple[type, ...]] = (str,)
+
+    @classmethod
+    def spelled_out(cls, value: Any) -> Any:
+        """Return a plain word as the section that it stands for; other values unchanged."""
+        return {cls.plain_key: value} if cls.plain_key and isinstance(value, cls.plain_types) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spell_out(cls, value: Any) -> Any:
+        return cls.spelled_out(value)
 
 
 def infinity_in_words(value: Any) -> Any:

@@ -7,6 +7,8 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from endtask.terminal import printable
+
 _log: RunLog | None = None
 
 
@@ -25,7 +27,7 @@ class RunLog:
     def write(self, text: str) -> None:
         """Add a text of one or more lines."""
         now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
-        self._waiting += [f"{now} {_printable(line)}\n" for line in text.splitlines()]
+        self._waiting += [f"{now} {printable(line)}\n" for line in text.splitlines()]
         if self._path is not None:
             self._append()
 
@@ -63,13 +65,3 @@ def record(line: str) -> None:
 def is_recorded() -> bool:
     """Return whether lines are recorded."""
     return _log is not None
-
-
-def _printable(line: str) -> str:
-    """Return a line whose control characters are escaped, so that no text from outside forges or hides lines.
-
-    >>> print(_printable("\\x1b[2K50 °C\\t"))
-    \\x1b[2K50 °C\\t
-    """
-    shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
-    return "".join(shown)
