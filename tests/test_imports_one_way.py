@@ -37,6 +37,7 @@ ORDER = (
     "tokenization",
     "task",
     "corpus",
+    "executors",
     "config",
     "io",
     "registry",

@@ -61,7 +61,7 @@ Engine = Callable[[Sequence[str], list[str], int, Path], EngineResult]
 
 def endtask(paths: Sequence[str], queries: list[str], top_k: int, scratch: Path) -> EngineResult:
     """Rank with endtask: two streaming passes, no index."""
-    from endtask.retrieval.bm25.score import search
+    from endtask.retrieval.bm25.ranking_pass import search
 
     result = EngineResult()
     rankings = search(Corpus.read(paths), queries, top_k=top_k, k1=K1, b=B, workers=THREADS, folder=scratch)

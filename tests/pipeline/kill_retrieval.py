@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from endtask.executors.processes import LocalExecutor
 from endtask.pipeline.run import run
 from tests.pipeline.kill_driver import in_child, watch_renames
 
@@ -65,12 +66,14 @@ def at_call(owner: Any, name: str, number: int) -> Kill:
 
 def beside_another_process(kill: Kill) -> Kill:
     """The same, while a second process reads too."""
-    from endtask.retrieval.bm25 import statistics_pass as pass_one
 
-    run_jobs = pass_one.run_jobs
+    run = LocalExecutor.run
+
+    def run_in_two(_: LocalExecutor, *arguments: Any, **named: Any) -> None:
+        run(LocalExecutor(2), *arguments, **{**named, "small": False})
 
     def arrange(output: Path) -> None:
-        pass_one.run_jobs = lambda module, jobs, _, report: run_jobs(module, jobs, 2, report)
+        LocalExecutor.run = run_in_two  # type: ignore[method-assign]
         kill(output)
 
     return arrange

@@ -15,9 +15,9 @@ from safetensors import SafetensorError
 import endtask
 from endtask.encoders import weights
 from endtask.errors import InputError
+from endtask.executors.processes import run_jobs
 from endtask.io import atomic
 from endtask.io.atomic import disk_error
-from endtask.retrieval.workers import run_jobs
 from endtask.tokenization import packed_texts as packed
 from tests.conftest import Answer
 from tests.toy_run import results, toy_settings, write_settings

@@ -12,8 +12,9 @@ import numpy as np
 
 from endtask.corpus import Corpus
 from endtask.corpus.sources import find_sources, parse_source
+from endtask.executors.processes import LocalExecutor
 from endtask.retrieval.bm25.join import JoinedCorpus
-from endtask.retrieval.bm25.score import Ranking, Rankings
+from endtask.retrieval.bm25.rankings import Ranking, Rankings
 from endtask.retrieval.matched_queries import MatchedPassages, fetch_passages, locate_matches
 from endtask.retrieval.words import words_of
 
@@ -66,7 +67,7 @@ def all_passages(joined: JoinedCorpus, folder: Path, *, workers: int = 1) -> lis
         path = folder / f"{number}.npz"
         locate_matches(shard, MatchedPassages(positions, ones, ones / 2, ones, ones, query_matches)).save(path)
         shards.append((shard.shard, path))
-    return [row for batch in fetch_passages(shards, ["e"], folder, workers=workers) for row in batch.to_pylist()]
+    return [row for batch in fetch_passages(shards, ["e"], folder, LocalExecutor(workers)) for row in batch.to_pylist()]
 
 
 class Bm25s:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from endtask.errors import InputError
+from endtask.executors.processes import LocalExecutor
 from endtask.progress import set_quiet
 from endtask.retrieval import matched_queries as fetch
 from endtask.retrieval.bm25 import shards, statistics_pass
@@ -39,7 +40,7 @@ def joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JoinedCorpus:
     """Two shards; a duplicate, an empty text, ids that clash and a text that is cut."""
     monkeypatch.setattr(shards, "_LARGE", 1)
     corpus = read_corpus_of(write_files(tmp_path / "c", FILES), passage_characters=70)
-    return read_corpus(corpus, ScanSpec.of([]), tmp_path / "shards", workers=1)
+    return read_corpus(corpus, ScanSpec.of([]), tmp_path / "shards", LocalExecutor(1))
 
 
 IDS = ["c/a", "c/a~c-00.jsonl#3", "c/c-01.jsonl#2", "c/a#p1", "c/a#p2", "c/a#p3"]
@@ -75,7 +76,7 @@ def test_matches_stand_beside_the_right_text(joined: JoinedCorpus, tmp_path: Pat
         statistics = some_matches().part(shard.first_position, shard.first_position + shard.passages)
         locate_matches(shard, statistics).save(tmp_path / f"{number}.npz")
         wanted.append((shard.shard, tmp_path / f"{number}.npz"))
-    batches = fetch_passages(wanted, ["x", "y", "z"], tmp_path / "texts", workers=1)
+    batches = fetch_passages(wanted, ["x", "y", "z"], tmp_path / "texts", LocalExecutor(1))
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert [row["id"] for row in rows] == [IDS[1], IDS[2], IDS[4]]
     assert [row["position"] for row in rows] == [1, 2, 4]
@@ -107,7 +108,7 @@ def test_a_corpus_that_changed_meanwhile_is_refused(joined: JoinedCorpus, tmp_pa
 
 
 def test_nothing_wanted(tmp_path: Path) -> None:
-    assert list(fetch_passages([], [], tmp_path / "texts", workers=2)) == []
+    assert list(fetch_passages([], [], tmp_path / "texts", LocalExecutor(2))) == []
 
 
 def test_other_processes_fetch_the_same(joined: JoinedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from endtask.corpus import Corpus
 from endtask.errors import InputError
+from endtask.executors.processes import LocalExecutor
 from endtask.progress import set_quiet
 from endtask.retrieval.bm25 import shards, statistics_pass
 from endtask.retrieval.bm25.join import ABSENT, CONTAMINATED, SCORED, JoinedCorpus
@@ -40,7 +41,7 @@ def quiet() -> None:
 
 
 def joined_corpus(corpus: Corpus, folder: Path, evaluation: tuple[str, ...] = ()) -> JoinedCorpus:
-    return read_corpus(corpus, ScanSpec.of(WORDS, evaluation), folder, workers=1)
+    return read_corpus(corpus, ScanSpec.of(WORDS, evaluation), folder, LocalExecutor(1))
 
 
 def outcome(work: Callable[[], Result]) -> tuple[Result | None, str | None]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endtask.retrieval import matched_queries as module
-from endtask.retrieval.bm25.score import RankedBlock, Rankings
+from endtask.retrieval.bm25.rankings import RankedBlock, Rankings
 from endtask.retrieval.matched_queries import MATCHED_QUERIES_STORED, MatchedPassages, QueryMatches
 from endtask.retrieval.queries import Query
 

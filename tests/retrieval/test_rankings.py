@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endtask.retrieval.bm25.score import RankedBlock, Rankings
+from endtask.retrieval.bm25.rankings import RankedBlock, Rankings
 
 ENTRIES = st.lists(st.tuples(st.integers(0, 2**40), st.floats(0, 1e30)), max_size=5)
 

@@ -12,6 +12,7 @@ import pytest
 
 from endtask.config import CorpusSettings, RetrieveSettings, SourceSettings
 from endtask.corpus import Corpus
+from endtask.executors.processes import LocalExecutor
 from endtask.io.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
 from endtask.io.selection_table import read_selection
 from endtask.progress import set_quiet
@@ -69,7 +70,7 @@ def retrieve(
 ) -> dict[str, Any]:
     """The stage with its results in `folder` and its scratch beside them."""
     folder.mkdir(exist_ok=True)
-    place = stage.RetrievePaths(folder, folder / "scratch", workers)
+    place = stage.RetrievePaths(folder, folder / "scratch", LocalExecutor(workers))
     return stage.retrieve(task, corpus, settings, place)
 
 

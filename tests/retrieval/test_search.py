@@ -16,7 +16,8 @@ from endtask.io.tables import read_rows
 from endtask.progress import set_quiet
 from endtask.retrieval.bm25 import score as pass_two
 from endtask.retrieval.bm25 import shards, statistics_pass
-from endtask.retrieval.bm25.score import Rankings, search
+from endtask.retrieval.bm25.ranking_pass import search
+from endtask.retrieval.bm25.rankings import Rankings
 from tests.retrieval.corpora import Bm25s, as_bytes, assert_ranks, read_corpus_of, text_corpus, write_rows, zipf_texts
 
 WORDS = ["a", "b", "c", "the", "The", "É", "é", "日本", "ς", "Σ", "İ", "x-ray", "!", "..."]
@@ -90,7 +91,7 @@ def test_what_is_not_ours_stays_in_the_folder(folder: Path) -> None:
     search(corpus, ["one"], top_k=1, folder=folder / "scratch", workers=1)
     assert mine.is_dir()
     assert len(list((folder / "scratch" / "shards").iterdir())) == 3, "mine, the words asked for, one shard"
-    assert len(list((folder / "scratch" / "rankings").iterdir())) == 1
+    assert len(list((folder / "scratch" / "rankings").glob("*.npz"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ def test_equal_queries_in_different_blocks(folder: Path, monkeypatch: pytest.Mon
 def test_a_second_call_goes_on_where_the_first_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pass_two, "_MAX_QUERIES", 10)
     first = found(folder)
-    blocks = sorted((folder / "scratch" / "rankings").iterdir())
+    blocks = sorted((folder / "scratch" / "rankings").glob("*.npz"))
     kept = {path: path.stat().st_mtime_ns for path in blocks[1:]}
     blocks[0].unlink()
     assert found(folder) == first

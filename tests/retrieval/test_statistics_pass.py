@@ -14,6 +14,7 @@ import zstandard
 from endtask.config import CorpusSettings, SourceSettings
 from endtask.corpus import Corpus
 from endtask.errors import InputError
+from endtask.executors.processes import LocalExecutor
 from endtask.progress import set_quiet
 from endtask.retrieval.bm25 import shards
 from endtask.retrieval.bm25 import statistics_pass as pass_one
@@ -38,7 +39,7 @@ def corpus_in(folder: Path) -> Corpus:
 
 
 def read(corpus: Corpus, folder: Path, *, workers: int = 1, asked: ScanSpec = ASKED) -> JoinedCorpus:
-    return read_corpus(corpus, asked, folder, workers=workers)
+    return read_corpus(corpus, asked, folder, LocalExecutor(workers))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -156,7 +157,7 @@ def test_all_formats_are_counted_and_fetched_as_the_corpus_streams_them(tmp_path
 def test_a_second_call_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = corpus_in(tmp_path / "corpus")
     first = read(corpus, tmp_path / "shards")
-    monkeypatch.setattr(pass_one, "run_jobs", lambda *_: pytest.fail("there is nothing to read"))
+    monkeypatch.setattr(LocalExecutor, "run", lambda *_, **__: pytest.fail("there is nothing to read"))
     again = read(corpus, tmp_path / "shards")
     assert again.statistics == first.statistics
     assert (again.scored, again.contaminated, again.mean_length) == (

@@ -2,6 +2,7 @@
 
 from endtask.config.aligned import AlignedSettings
 from endtask.config.budget import BatchSize, Budget, SizeBudget, TextAmount
+from endtask.config.cluster import ClusterSettings
 from endtask.config.data import (
     ColumnSettings,
     CorpusSettings,
@@ -21,6 +22,7 @@ __all__ = [
     "AlignedSettings",
     "BatchSize",
     "Budget",
+    "ClusterSettings",
     "ColumnSettings",
     "CorpusSettings",
     "DomainSettings",

@@ -9,6 +9,7 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from endtask.config.aligned import AlignedSettings
 from endtask.config.budget import Budget, SizeBudget
+from endtask.config.cluster import ClusterSettings
 from endtask.config.data import CorpusSettings, DomainSettings, RetrieveSettings, TaskSettings
 from endtask.config.model import ModelSettings, TokenizerSettings
 from endtask.config.objectives import Objectives, check_tasks
@@ -73,6 +74,7 @@ class Settings(Section):
     report_to: tuple[Literal["tensorboard", "wandb", "trackio", "mlflow"], ...] = Field(
         (), description="send the curves there as well; by default they stay in the run's folder"
     )
+    cluster: ClusterSettings = ClusterSettings()
     skip_pretraining: bool = Field(False, description="fine-tune the initial weights, such as those of `model.path`")
     skip_finetuning: bool = Field(False, description="the model is that of pre-training, with the head trained there")
     budget: Budget = Field(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.errors import InputError
+from endtask.executors.base import Executor, Job, Report
+from endtask.io.atomic import atomic_file
 from endtask.io.selection_table import Batch, list_array, selection_schema
 from endtask.progress import bar
 from endtask.retrieval.bm25.join import ABSENT, JoinedShard
-from endtask.retrieval.bm25.score import Rankings
+from endtask.retrieval.bm25.rankings import Rankings
 from endtask.retrieval.bm25.shards import Shard
 from endtask.retrieval.bm25.statistics_pass import WORTH_A_PROCESS, Block, blocks_of
 from endtask.retrieval.compiled import compiled
 from endtask.retrieval.queries import Query
-from endtask.retrieval.workers import Job, Report, processes_for_each, run_jobs
 
 MATCHED_QUERIES_STORED = 20
 _MAX_ENTRIES = 1 << 22
@@ -200,6 +202,13 @@ class ShardMatches:
     sizes: NDArray[np.int64]
     matches: MatchedPassages
 
+    def key(self, shard: str) -> str:
+        """Return a hash of the shard's name and of all that determines which texts are fetched."""
+        digest = blake2b(shard.encode(), digest_size=12)
+        for array in (self.indices, self.renames, self.sizes):
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
     def save(self, path: Path) -> None:
         """Write the matches for another process."""
         with open(path, "wb") as file:
@@ -223,21 +232,25 @@ def locate_matches(shard: JoinedShard, matches: MatchedPassages) -> ShardMatches
 
 
 def fetch_passages(
-    shards: Sequence[tuple[Shard, Path]], example_ids: Sequence[str], folder: Path, *, workers: int
+    shards: Sequence[tuple[Shard, Path]], example_ids: Sequence[str], folder: Path, executor: Executor
 ) -> Iterator[Batch]:
-    """Yield batches of `selection_schema()` in corpus order; each path is a saved `ShardMatches`."""
+    """Yield batches of `selection_schema()` in corpus order; each path is a saved `ShardMatches`.
+
+    Texts of an interrupted call that are in `folder` are not fetched again.
+    """
     import pyarrow as arrow
 
     folder.mkdir(parents=True, exist_ok=True)
     parts = [folder / f"{matches.stem}.arrow" for _, matches in shards]
-    processes = processes_for_each(len(shards), workers)
+    processes = executor.processes_for_each(len(shards))
     jobs = [
         {"shard": shard.to_json(), "matches": str(matches), "part": str(part), "processes": processes}
         for (shard, matches), part in zip(shards, parts, strict=True)
+        if not part.exists()
     ]
     total = sum(shard.size() for shard, _ in shards)
     with bar("fetch passages", total or None, unit="bytes") as advance:
-        run_jobs(__name__, jobs, workers if total >= WORTH_A_PROCESS else 1, lambda read: advance(read))
+        executor.run(__name__, jobs, lambda read: advance(read), small=total < WORTH_A_PROCESS)
     names = arrow.array(example_ids, arrow.string())
     for (_, matches), part in zip(shards, parts, strict=True):
         yield from _with_matches(part, ShardMatches.load(matches).matches, names)
@@ -272,7 +285,11 @@ def handle(job: Job, report: Report) -> None:
     options = arrow.ipc.IpcWriteOptions(compression="zstd")
     first = done = reported = 0
     read: list[int] = []
-    with arrow.OSFile(job["part"], "wb") as file, arrow.ipc.new_stream(file, schema, options=options) as writer:
+    with (
+        atomic_file(job["part"]) as aside,
+        arrow.OSFile(str(aside), "wb") as file,
+        arrow.ipc.new_stream(file, schema, options=options) as writer,
+    ):
         for block in blocks_of(shard, read.append, processes=job.get("processes", 1)):
             low, high = np.searchsorted(indices, [first, first + len(block.texts)])
             if low < high:
@@ -284,8 +301,8 @@ def handle(job: Job, report: Report) -> None:
             done = int(high)
             before, reported = reported, sum(read)
             report(read=reported - before)
-    if done < len(indices):
-        raise _changed(shard)
+        if done < len(indices):
+            raise _changed(shard)
 
 
 def _rows(

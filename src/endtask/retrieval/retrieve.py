@@ -14,6 +14,7 @@ import numpy as np
 from endtask.config import RetrieveSettings
 from endtask.corpus import Corpus
 from endtask.errors import a_few
+from endtask.executors.base import Executor
 from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import PASSAGE_SIZES, QUERIES, QUERY_WORDS, RETRIEVED
 from endtask.io.selection_table import list_array, write_batches, write_selection
@@ -23,7 +24,7 @@ from endtask.task import Task, remove_entity_markers
 
 if TYPE_CHECKING:  # these import Numba, which is slow
     from endtask.retrieval.bm25.join import JoinedCorpus
-    from endtask.retrieval.bm25.score import Rankings
+    from endtask.retrieval.bm25.rankings import Rankings
 
 
 K1, B = 1.2, 0.75
@@ -32,11 +33,11 @@ K1, B = 1.2, 0.75
 
 @dataclass(frozen=True)
 class RetrievePaths:
-    """The stage's folder, its scratch folder (which a later run over a changed corpus can reuse), and its processes."""
+    """The stage's folder, its scratch folder (which a later run over a changed corpus can reuse), and its executor."""
 
     folder: Path
     scratch: Path
-    workers: int
+    executor: Executor
 
 
 def retrieve(
@@ -49,7 +50,7 @@ def retrieve(
     if corpus is None:
         write_selection(paths.folder / RETRIEVED, [])
         return {"passages": 0, "corpus": {"passages": 0, "bytes": 0}}
-    from endtask.retrieval.bm25.score import number_terms, rank_passages  # Numba is slow to import
+    from endtask.retrieval.bm25.ranking_pass import number_terms, rank_passages  # Numba is slow to import
 
     queries = build_queries(task.train, mode=settings.query)
     joined, words = _read(task, corpus, queries, settings, paths)
@@ -61,7 +62,7 @@ def retrieve(
     for line in joined.statistics.skipped_lines():
         warn(line)
     folder = paths.scratch / "rankings"
-    rankings = rank_passages(joined, terms, folder, top_k=top_k, k1=K1, b=B, workers=paths.workers)
+    rankings = rank_passages(joined, terms, folder, paths.executor, top_k=top_k, k1=K1, b=B)
     passages = _write_retrieved(joined, rankings, queries, paths)
     _write_queries(queries, paths.folder / QUERIES)
     _write_words(words, joined, paths.folder / QUERY_WORDS)
@@ -98,7 +99,7 @@ def _read(
 
     texts = list(evaluation_texts(task)) if settings.contamination_filter else []
     spec = ScanSpec.of((word for query in queries for word in query.words), texts)
-    joined = read_corpus(corpus, spec, paths.scratch / "shards", workers=paths.workers)
+    joined = read_corpus(corpus, spec, paths.scratch / "shards", paths.executor)
     return joined, spec.words
 
 
@@ -107,18 +108,18 @@ def _write_retrieved(joined: JoinedCorpus, rankings: Rankings, queries: Sequence
     from endtask.retrieval.matched_queries import QueryMatches, fetch_passages, locate_matches
 
     folder = paths.scratch / "texts"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     borders = [shard.first_position for shard in joined.shards] + [joined.positions]
     matches = QueryMatches(rankings, queries)
     shards = []
     for number, (shard, matched) in enumerate(zip(joined.shards, matches.by_range(borders), strict=True)):
         if len(matched.positions):
-            path = folder / f"{number}.npz"
-            locate_matches(shard, matched).save(path)
+            located = locate_matches(shard, matched)
+            path = folder / f"{number}-{located.key(shard.folder.path.name)}.npz"
+            located.save(path)
             shards.append((shard.shard, path))
     example_ids = [example_id for query in queries for example_id in query.example_ids]
-    batches = fetch_passages(shards, example_ids, folder, workers=paths.workers)
+    batches = fetch_passages(shards, example_ids, folder, paths.executor)
     written = write_batches(paths.folder / RETRIEVED, batches)
     shutil.rmtree(folder)
     return written

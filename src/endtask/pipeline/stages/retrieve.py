@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from endtask.config import Settings
-from endtask.io.machine import usable_cores
+from endtask.executors.choice import executor_of, scratch_folder
 from endtask.io.run_layout import SCRATCH
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.inputs import needs_corpus
@@ -32,8 +32,9 @@ class Retrieve(Stage):
         from endtask.retrieval.retrieve import RetrievePaths, retrieve
 
         settings = data.settings
-        workers = settings.threads or usable_cores()
-        paths = RetrievePaths(stage.start(), stage.final.parent / SCRATCH, workers)
+        executor, scratch = executor_of(settings), scratch_folder(settings, stage.final.parent / SCRATCH)
+        executor.check_folder(scratch)
+        paths = RetrievePaths(stage.start(), scratch, executor)
         # The settings may name a corpus only for the domain's text.
         corpus = data.corpus if needs_corpus(settings.select) else None
         return retrieve(data.task, corpus, settings.retrieve, paths)

@@ -1,4 +1,4 @@
-"""Pass 2 scores every passage against the queries that share a word with it and stores the top K of each query.
+"""The kernel of pass 2 scores passages against the queries that share a word with them and stores each query's best.
 
 BM25 in Lucene's form: score(q, d) = sum over the words t of q of idf(t) * tf / (tf + k1 * (1 - b + b * |d| / mean)).
 
@@ -6,37 +6,22 @@ Most passages enter the top K of few queries, so the kernel first computes a che
 exact contribution of the rarer words plus the maximum of the common words. It sums the score itself, in double
 precision and in the order of the query's words, only where the bound (with slack for its rounding) reaches the query's
 K-th best score so far. So the bound cannot change a result.
-
-Threads divide the queries, not the passages: one thread scores all passages for a query, so memory depends on queries
-and K alone. Shards with the highest expected scores come first: the sooner a query has good passages, the fewer exact
-scores it needs. Neither the number of threads nor the order of the shards can change a result.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.corpus import Corpus
-from endtask.errors import InputError
-from endtask.io.atomic import atomic_file
-from endtask.io.machine import usable_cores
-from endtask.io.processes import run_lock
-from endtask.progress import Advance, bar
-from endtask.retrieval.bm25.join import JoinedCorpus, JoinedShard
+from endtask.retrieval.bm25.rankings import RankedBlock
 from endtask.retrieval.bm25.scan import FULL_COUNT
 from endtask.retrieval.bm25.shards import Chunk
-from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
 from endtask.retrieval.compiled import compiled
-from endtask.retrieval.words import words_of
 
 LANES = 32
 """The kernel tests groups of so many queries; a block of queries is padded to full groups."""
@@ -48,8 +33,6 @@ _MAX_QUERIES = 4096
 """The most queries of a block, which one thread scores; their sums fit into its first-level cache."""
 _MAX_BYTES = 1 << 26
 """The most memory for the best passages of a block of queries."""
-
-Terms = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -260,170 +243,8 @@ def sort_best(scores, positions, sizes, top_k):  # type: ignore[no-untyped-def]
         positions[query, :size] = positions[query, :size][order]
 
 
-def rank_passages(
-    joined: JoinedCorpus, queries: Sequence[Terms], folder: Path, *, top_k: int, k1: float, b: float, workers: int
-) -> Rankings:
-    """Rank the corpus for queries given as term numbers; reuse the blocks of queries that are in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    slots = min(top_k, max(1, joined.scored))
-    # The mean is 0 if no passage has a word; then nothing matches, whatever the divisor.
-    bm25 = Bm25(joined.idf(), joined.mean_length or 1.0, k1, b)
-    firsts = range(0, len(queries), _block_size(len(queries), slots, workers))
-    paths = [
-        folder / f"{first}-{_key(joined, queries[first : first + firsts.step], top_k, k1, b)}.npz" for first in firsts
-    ]
-    missing = [(first, path) for first, path in zip(firsts, paths, strict=True) if not path.exists()]
-    for outdated in set(folder.glob("*.npz")) - set(paths):
-        outdated.unlink()
-    shards = _by_expected_score(joined, queries) if missing else []
-    rounds = -(-len(missing) // workers)
-    with bar("rank passages", rounds * joined.positions or None, unit="passages") as advance:
-        for start in range(0, len(missing), workers):
-            round_ = missing[start : start + workers]
-            blocks = [QueryBlock(queries[first : first + firsts.step], bm25, slots) for first, _ in round_]
-            _score(shards, blocks, bm25, advance)
-            for block, (first, path) in zip(blocks, round_, strict=True):
-                block.ranked(first).save(path)
-    return Rankings(paths, firsts, len(queries))
-
-
-def number_terms(words: Sequence[str], queries: Sequence[Sequence[str]]) -> list[Terms]:
-    """Return the words of each query as their indices in `words`."""
-    numbers = {word: number for number, word in enumerate(words)}
-    return [np.asarray([numbers[word] for word in query], dtype=np.int64) for query in queries]
-
-
-def _block_size(queries: int, slots: int, workers: int) -> int:
+def block_size(queries: int, slots: int, workers: int) -> int:
     """Return the queries per block: as many as cache and memory allow, so that all workers have equal blocks."""
     limit = max(1, min(_MAX_QUERIES, _MAX_BYTES // QueryBlock.bytes_per_query(slots)))
     rounds = -(-queries // (limit * workers))
     return max(1, -(-queries // max(1, rounds * workers)))
-
-
-def _by_expected_score(joined: JoinedCorpus, queries: Sequence[Terms]) -> list[JoinedShard]:
-    """Sort the shards by the mean weight of a passage's words over all queries, the largest first."""
-    counts = np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *queries]), minlength=len(joined.idf()))
-    weights = counts * joined.idf()
-    means = [
-        float(shard.folder.document_frequency() @ weights) / max(1, shard.folder.counts.passages)
-        for shard in joined.shards
-    ]
-    return [joined.shards[index] for index in np.argsort(-np.asarray(means), kind="stable")]
-
-
-def _score(shards: Sequence[JoinedShard], blocks: list[QueryBlock], bm25: Bm25, advance: Advance) -> None:
-    with ThreadPoolExecutor(len(blocks)) as pool:
-        for chunk, states, position in _chunks(shards):
-            list(pool.map(lambda block: block.score(chunk, states, position, bm25), blocks))  # noqa: B023
-            advance(int(np.count_nonzero(states)))
-
-
-def _chunks(shards: Sequence[JoinedShard]) -> Iterator[tuple[Chunk, NDArray[np.uint8], int]]:
-    """Yield chunks with the states of their passages and the position of the first passage in the corpus."""
-    for shard in shards:
-        position = shard.first_position
-        for chunk, states in shard.chunks():
-            yield chunk, states, position
-            position += int(np.count_nonzero(states))
-
-
-def _key(joined: JoinedCorpus, queries: Sequence[Terms], top_k: int, k1: float, b: float) -> str:
-    """Return a hash of all that determines the rankings of a block of queries."""
-    digest = hashlib.blake2b(repr((top_k, k1, b, joined.scored)).encode(), digest_size=12)
-    for shard in joined.shards:
-        digest.update(shard.folder.path.name.encode())
-        digest.update(shard.states.tobytes())
-    for query in queries:
-        digest.update(query.astype("<i8").tobytes())
-        digest.update(b"|")
-    return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """A query's passages, best first; equal scores are in corpus order."""
-
-    positions: NDArray[np.int64]
-    scores: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class RankedBlock:
-    """The concatenated rankings of consecutive queries from index `first` on."""
-
-    first: int
-    sizes: NDArray[np.int64]
-    positions: NDArray[np.int64]
-    scores: NDArray[np.float64]
-
-    def save(self, path: Path) -> None:
-        """Write the block atomically."""
-        with atomic_file(path) as aside, open(aside, "wb") as file:
-            np.savez(file, first=self.first, sizes=self.sizes, positions=self.positions, scores=self.scores)
-
-    @classmethod
-    def load(cls, path: Path) -> RankedBlock:
-        """Read a block that `save` wrote."""
-        with np.load(path, allow_pickle=False) as arrays:
-            return cls(int(arrays["first"]), arrays["sizes"], arrays["positions"], arrays["scores"])
-
-
-class Rankings:
-    """The rankings of all queries, in order: `rankings[3]` is that of the fourth query.
-
-    A block of queries is loaded at a time.
-    """
-
-    def __init__(self, paths: Sequence[Path], first_queries: Sequence[int], count: int) -> None:
-        self._paths = tuple(paths)
-        self._first_queries = np.asarray(first_queries, dtype=np.int64)
-        self._count = count
-        self._loaded: tuple[int, RankedBlock] | None = None
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, query: int) -> Ranking:
-        if not 0 <= query < self._count:
-            raise IndexError(query)
-        number = int(np.searchsorted(self._first_queries, query, side="right")) - 1
-        if self._loaded is None or self._loaded[0] != number:
-            self._loaded = number, RankedBlock.load(self._paths[number])
-        block = self._loaded[1]
-        stop = int(block.sizes[: query - block.first + 1].sum())
-        start = stop - int(block.sizes[query - block.first])
-        return Ranking(block.positions[start:stop], block.scores[start:stop])
-
-    def blocks(self) -> Iterator[RankedBlock]:
-        """Yield all rankings, a block at a time."""
-        return map(RankedBlock.load, self._paths)
-
-
-def search(
-    corpus: Corpus,
-    queries: Sequence[str],
-    *,
-    top_k: int,
-    folder: Path,
-    k1: float = 1.2,
-    b: float = 0.75,
-    workers: int | None = None,
-) -> Rankings:
-    """Rank the passages of `corpus` for every query; `folder` holds the scratch files and the rankings.
-
-    Scores are exact BM25 (Lucene's form). A passage is identified by its index in `corpus.documents()`. A ranking omits
-    passages that share no word with its query; ties are in corpus order. A second call resumes an interrupted call.
-    """
-    for name, value, least in (("top_k", top_k, 1), ("k1", k1, 0), ("b", b, 0), ("workers", workers or 1, 1)):
-        if not value >= least:
-            raise InputError(f"must be at least {least}", key=name)
-    if b > 1:
-        raise InputError("must be at most 1", key="b")
-    folder.mkdir(parents=True, exist_ok=True)
-    workers = workers or usable_cores()
-    query_words = [words_of(query) for query in queries]
-    spec = ScanSpec.of(word for words in query_words for word in words)
-    with run_lock(folder):
-        joined = read_corpus(corpus, spec, folder / "shards", workers=workers)
-        terms = number_terms(spec.words, query_words)
-        return rank_passages(joined, terms, folder / "rankings", top_k=top_k, k1=k1, b=b, workers=workers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -174,8 +175,7 @@ class ShardWriter:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        shutil.rmtree(self._partial, ignore_errors=True)
+        self._partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")  # several machines may write it
         self._partial.mkdir(parents=True)
         self._open = ExitStack()
         self._files: dict[str, IO[bytes]] = {}

@@ -21,6 +21,7 @@ import numpy as np
 from endtask.corpus import Corpus
 from endtask.corpus.corpus import passages_of
 from endtask.corpus.reading import Skipped, SourceDocument, read_source
+from endtask.executors.base import Executor, Job, Report
 from endtask.io.atomic import atomic_file
 from endtask.io.input_files import ReadProgress
 from endtask.progress import Advance, bar
@@ -28,7 +29,6 @@ from endtask.retrieval.bm25.join import JoinedCorpus, join
 from endtask.retrieval.bm25.scan import Scanned, Scanner, Terms, string_keys
 from endtask.retrieval.bm25.shards import PASSAGE, Passages, Shard, ShardCounts, ShardFolder, ShardWriter, shards_of
 from endtask.retrieval.contamination import ContaminationFilter
-from endtask.retrieval.workers import Job, Report, processes_for_each, run_jobs
 
 WORTH_A_PROCESS = 8_000_000
 """Bytes on disk; reading fewer is faster than starting processes."""
@@ -36,7 +36,7 @@ _BLOCK = 1 << 21
 """Characters of text scanned at a time: enough to make calls cheap, few enough for cache and memory."""
 _FORMAT = "2"  # raise it when pass 1 computes something else from the same text
 _REPORT_SECONDS = 0.2
-_SHARD_NAME = re.compile(r"[0-9a-f]{24}(\.\d+\.partial)?")
+_SHARD_NAME = re.compile(r"[0-9a-f]{24}(\.[0-9a-f]+\.partial)?")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ScanSpec:
             return cls(words, ContaminationFilter.from_arrays(arrays), str(arrays["key"]))
 
 
-def read_corpus(corpus: Corpus, spec: ScanSpec, folder: Path, *, workers: int) -> JoinedCorpus:
+def read_corpus(corpus: Corpus, spec: ScanSpec, folder: Path, executor: Executor) -> JoinedCorpus:
     """Scan the shards that are not in `folder` yet, and join all shards of the corpus."""
     folder.mkdir(parents=True, exist_ok=True)
     shards = shards_of(corpus)
@@ -78,7 +78,7 @@ def read_corpus(corpus: Corpus, spec: ScanSpec, folder: Path, *, workers: int) -
     missing = [(shard, path) for shard, path in zip(shards, paths, strict=True) if ShardFolder.open(path) is None]
     _remove_outdated(folder, {path.name for path in paths})
     if missing:
-        _scan_shards(missing, spec, folder, workers)
+        _scan_shards(missing, spec, folder, executor)
     scanned = []
     for shard, path in zip(shards, paths, strict=True):
         shard_folder = ShardFolder.open(path)
@@ -95,16 +95,16 @@ def _remove_outdated(folder: Path, current: set[str]) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _scan_shards(missing: Sequence[tuple[Shard, Path]], spec: ScanSpec, folder: Path, workers: int) -> None:
+def _scan_shards(missing: Sequence[tuple[Shard, Path]], spec: ScanSpec, folder: Path, executor: Executor) -> None:
     spec_path = folder / "spec.npz"
     spec.save(spec_path)
     total = sum(shard.size() for shard, _ in missing)
     # The largest first, so that no worker starts a large shard when the others have finished.
     ordered = sorted(missing, key=lambda pair: -pair[0].size())
-    common = {"spec": [str(spec_path), spec.key], "processes": processes_for_each(len(ordered), workers)}
+    common = {"spec": [str(spec_path), spec.key], "processes": executor.processes_for_each(len(ordered))}
     jobs = [{"shard": shard.to_json(), "folder": str(path), **common} for shard, path in ordered]
     with bar("read corpus", total or None, unit="bytes") as advance:
-        run_jobs(__name__, jobs, workers if total >= WORTH_A_PROCESS else 1, _TotalProgress(advance))
+        executor.run(__name__, jobs, _TotalProgress(advance), small=total < WORTH_A_PROCESS)
 
 
 class _TotalProgress:

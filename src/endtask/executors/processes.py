@@ -1,32 +1,58 @@
-"""Worker processes: plain interpreters that read jobs and write reports as lines of JSON.
+"""Jobs on this machine, in plain interpreters that read jobs and write reports as lines of JSON.
 
 `multiprocessing` would import the user's script again in each worker. A worker exits with the process that started it.
-A failed job does not stop the others: their results stay, and the first error is raised at the end.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 from endtask.errors import InputError
+from endtask.executors.base import (
+    Executor,
+    Failures,
+    Handler,
+    Job,
+    Report,
+    answer_of,
+    check_answer,
+    handler_of,
+    import_path,
+)
 from endtask.io.processes import exit_with_parent
 from endtask.progress import set_quiet
 
-Job = dict[str, Any]
-Report = Callable[..., None]
-"""Reports progress to the starting process, as keywords."""
-Handler = Callable[[Job, Report], None]
+
+class LocalExecutor(Executor):
+    """Runs jobs in this process and in others of this machine.
+
+    >>> LocalExecutor(8).processes_for_each(1), LocalExecutor(8).processes_for_each(3)
+    (8, 2)
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def run(
+        self,
+        module: str,
+        jobs: Sequence[Job],
+        report: Report,
+        *,
+        cores: int = 1,
+        small: bool = False,
+        model: bool = False,
+    ) -> None:
+        """Run the jobs in as many processes as there are cores for; small jobs and those of a model in this process."""
+        run_jobs(module, jobs, 1 if small or model else self.workers // cores, report)
 
 
 def run_jobs(module: str, jobs: Sequence[Job], count: int, report: Report) -> None:
@@ -40,7 +66,7 @@ def run_jobs(module: str, jobs: Sequence[Job], count: int, report: Report) -> No
     with ThreadPoolExecutor(max(1, others)) as pool:
         futures = [pool.submit(_serve_worker, queue, module, report, workers) for _ in range(others)]
         try:
-            queue.serve(importlib.import_module(module).handle, report)
+            queue.serve(handler_of(module), report)
             for future in futures:
                 future.result()
         except BaseException:  # also Ctrl-C, which must not wait for a large shard
@@ -48,25 +74,16 @@ def run_jobs(module: str, jobs: Sequence[Job], count: int, report: Report) -> No
             for worker in workers:
                 worker.kill()
             raise
-    queue.raise_first()
-
-
-def processes_for_each(jobs: int, workers: int) -> int:
-    """Return how many processes each job may use of its own, so that all jobs together use all cores.
-
-    >>> processes_for_each(1, 8), processes_for_each(3, 8), processes_for_each(20, 8)
-    (8, 2, 1)
-    """
-    return max(1, workers // max(1, jobs))
+    queue.failures.raise_first()
 
 
 class _Queue:
     """Jobs for several threads, and the errors of those that failed."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
+        self.failures = Failures()
         self._jobs = iter(enumerate(jobs))
         self._lock = threading.Lock()
-        self._failures: dict[int, Exception] = {}
         self._closed = False
 
     def close(self) -> None:
@@ -83,15 +100,10 @@ class _Queue:
             try:
                 handle(job, report)
             except InputError as failure:
-                self._failures[number] = failure
+                self.failures.add(number, failure)
             except OSError as failure:
-                self._failures[number] = failure
+                self.failures.add(number, failure)
                 self.close()
-
-    def raise_first(self) -> None:
-        """Raise the error of the first job that failed, if any."""
-        if self._failures:
-            raise self._failures[min(self._failures)]
 
 
 def _serve_worker(queue: _Queue, module: str, report: Report, workers: list[_Worker]) -> None:
@@ -108,14 +120,14 @@ class _Worker:
     """One worker process."""
 
     def __init__(self, module: str) -> None:
-        code = f"from endtask.retrieval.workers import serve_jobs; serve_jobs({module!r}, {os.getpid()})"
+        code = f"from endtask.executors.processes import serve_jobs; serve_jobs({module!r}, {os.getpid()})"
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            env={**os.environ, "PYTHONPATH": _import_path(), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": import_path(), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
             start_new_session=True,  # so that Ctrl-C at the terminal reaches the starting process alone
         )
 
@@ -144,11 +156,7 @@ class _Worker:
             raise self._ended() from None
         for line in self._process.stdout:
             answer = json.loads(line)
-            if "input_error" in answer:
-                raise InputError(answer["input_error"])
-            if "os_error" in answer:
-                raise OSError(*answer["os_error"])
-            if answer.get("done"):
+            if check_answer(answer):
                 return
             report(**answer)
         raise self._ended()
@@ -161,12 +169,6 @@ class _Worker:
         return RuntimeError(f"a reading process ended with code {code}")
 
 
-def _import_path() -> str:
-    """Return the path on which a new interpreter finds this package, however this process imported it."""
-    package_parent = str(Path(__file__).resolve().parents[2])
-    return os.pathsep.join(filter(None, [package_parent, os.environ.get("PYTHONPATH")]))
-
-
 def serve_jobs(module: str, parent: int) -> None:
     """Run jobs from standard input in a worker process, which exits with the process `parent`."""
     set_quiet(True)
@@ -174,20 +176,10 @@ def serve_jobs(module: str, parent: int) -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     exit_with_parent(parent)
-    handle: Handler = importlib.import_module(module).handle
+    handle = handler_of(module)
 
-    def answer(**message: Any) -> None:
+    def answer(**message: object) -> None:
         print(json.dumps(message), file=answers, flush=True)
 
     for line in sys.stdin:
-        try:
-            handle(json.loads(line), answer)
-        except InputError as error:
-            answer(input_error=str(error))
-        except OSError as error:
-            filename = None if error.filename is None else str(error.filename)
-            # NumPy raises it with a message alone.
-            arguments = [str(error)] if error.errno is None else [error.errno, error.strerror, filename]
-            answer(os_error=arguments)
-        else:
-            answer(done=True)
+        answer(**answer_of(handle, json.loads(line), answer))

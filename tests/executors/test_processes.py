@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from endtask.errors import InputError
-from endtask.retrieval.workers import run_jobs
+from endtask.executors.processes import run_jobs
 
 HANDLER = '''
 import os, sys, time
