@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from endtask.evaluation.predictions import read_predictions
 from endtask.evaluation.significance import metric_permutation
 from endtask.evaluation.task_metrics import measure_of
 from endtask.io.atomic import write_json
+from endtask.io.parsing import read_json
 from endtask.io.run_layout import RESULTS
 from endtask.io.stage_folder import read_manifest
 from endtask.pipeline.run import Run, RunResult
@@ -133,7 +133,7 @@ def _compare(run: Run, first: RunResult, second: RunResult) -> Outcome:
 def _row(name: str, result: RunResult) -> Row:
     manifests = (read_manifest(result.folder / stage) for stage in result.stages)
     seconds = sum(manifest["seconds"] for manifest in manifests if manifest)
-    results = json.loads((result.folder / "evaluate" / RESULTS).read_text(encoding="utf-8"))
+    results = read_json(result.folder / "evaluate" / RESULTS)
     scores = [seed["scores"]["accuracy"] for seed in results["seeds"]]
     megabytes = result.stages["select"]["bytes"] / 1e6
     return Row(name, statistics.fmean(scores), statistics.stdev(scores), len(scores), seconds, megabytes)

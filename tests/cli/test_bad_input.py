@@ -125,7 +125,7 @@ def test_a_row_of_the_corpus_that_is_broken_later(place: Path, command: Command,
     assert answer.err.count("\n") == 1
     assert said in answer.err
     left = {entry.name for entry in Path("out").iterdir()}
-    assert left <= {"read", "retrieve.partial", "scratch", "settings.yaml", ".lock"}
+    assert left <= {"read", "retrieve.partial", "scratch", "settings.yaml", "run.log", ".lock"}
     Path("corpus.jsonl").write_bytes(good)
     assert command("run", "settings.json", "--quiet", "--until", "select").code == 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from endtask.api.stored_run import StoredRun
 from endtask.config import Settings, resolve
 from endtask.errors import InputError
 from endtask.io.atomic import disk_error, link_or_copy, replace_folder, write_json
+from endtask.io.parsing import parse_json
 from endtask.io.run_layout import SETTINGS_FILE, TASKS
 from endtask.io.stage_folder import MANIFEST
 
@@ -59,7 +59,7 @@ def stored_facts(model: Path) -> Facts | None:
     if not path.exists():
         return None
     try:
-        tree: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        tree: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
         type_name, takes_pairs, settings = tree["type"], tree["takes_pairs"], tree["settings"]
     except (ValueError, KeyError, TypeError):
         raise InputError("not the facts of a model", path=path, hint="was the file changed by hand?") from None

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from endtask.errors import InputError
 from endtask.io.compression import READ_FAILURES, open_bytes, read_failure, zstd
+from endtask.io.parsing import parse_json
 
 SUFFIX = ".zst"
 _BLOCK = tarfile.BLOCKSIZE
@@ -184,7 +185,7 @@ class Header:
 def parse_header(content: bytes, bundle: str) -> Header:
     """Parse a header and check that its paths are safe to write to; `bundle` is the path in error messages."""
     try:
-        tree = json.loads(content)
+        tree = parse_json(content)
         if tree["format"] != FORMAT:
             raise _other_format(tree, bundle)
         header = Header(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,15 @@ from endtask.config.preset_files import preset_layers
 from endtask.config.root import Settings
 from endtask.config.section import PartSection, Section
 from endtask.errors import InputError, did_you_mean_path
+from endtask.io.input_files import open_file
+from endtask.io.limits import MEGABYTE, SETTINGS
+from endtask.io.parsing import ParseError, parse_json, parse_yaml
 from endtask.io.tables import row_format
 
 Tree = dict[str, Any]
 
 _YAML_INDICATORS = frozenset("|>,#-:?&*!%@`")  # characters that cannot be a plain value in YAML
 _SUFFIXES = (".yaml", ".yml", ".json")
-
-
-class _YamlLoader(yaml.SafeLoader):
-    """YAML that refuses repeated keys; PyYAML alone would silently let the last one win."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark)
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
-        return super().construct_mapping(node, deep)
 
 
 def load_settings(
@@ -87,18 +77,12 @@ def read_tree(path: str | Path) -> Tree:
     """Return the nested mapping in a YAML or JSON file."""
     path = Path(path)
     text = _read_text(path)
+    is_json = path.suffix == ".json"
     try:
-        tree = _parse_json(text) if path.suffix == ".json" else yaml.load(text, _YamlLoader)
-    except yaml.MarkedYAMLError as error:
-        row = error.problem_mark.line + 1 if error.problem_mark else None
-        raise InputError(f"not valid YAML: {error.problem}", path=path, row=row) from None
-    except yaml.reader.ReaderError as error:
-        row = text.count("\n", 0, error.position) + 1
-        raise InputError(f"not valid YAML: {error.reason}", path=path, row=row) from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"not valid JSON: {error.msg}", path=path, row=error.lineno) from None
-    except ValueError as error:
-        raise InputError(f"not valid: {error}", path=path) from None
+        tree = parse_json(text, unique_keys=True) if is_json else parse_yaml(text)
+    except ParseError as error:
+        message = f"not valid {'JSON' if is_json else 'YAML'}: {error}"
+        raise InputError(message, path=path, row=error.row) from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -109,13 +93,16 @@ def read_tree(path: str | Path) -> Tree:
 def _read_text(path: Path) -> str:
     if path.is_file() and path.suffix not in _SUFFIXES and row_format(path) is not None:
         raise InputError("a data file, not settings", path=path, hint=f"labelled data are set by --task {path}")
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
+    if not path.exists():
         hint = did_you_mean_path(path, _settings_files(path.parent))
-        raise InputError("no such settings file", path=path, hint=hint) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path=path) from None
+        raise InputError("no such settings file", path=path, hint=hint)
+    longest = SETTINGS.value * MEGABYTE
+    with open_file(path) as file:
+        content = file.read(longest + 1)
+    if len(content) > longest:
+        raise InputError(f"too large for settings: over {SETTINGS.value} MB", path=path, hint=SETTINGS.hint)
+    try:
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         row = error.object.count(b"\n", 0, error.start) + 1
         raise InputError("not valid UTF-8", path=path, row=row, hint="save the file as UTF-8") from None
@@ -125,17 +112,6 @@ def _settings_files(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
     return [path.name for path in folder.iterdir() if path.suffix in _SUFFIXES]
-
-
-def _parse_json(text: str) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> Tree:
-        names = [name for name, _ in pairs]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"the key {twice!r} is given twice")
-        return dict(pairs)
-
-    return json.loads(text, object_pairs_hook=unique)
 
 
 def _without_empty_sections(tree: Mapping[str, Any], model: type[BaseModel]) -> Tree:
@@ -214,8 +190,8 @@ def apply_override(tree: Tree, override: str) -> str:
         parent, tree = tree, tree[name]
     try:
         value = _value(text)
-    except yaml.YAMLError:
-        raise InputError(f"--set {override!r}: the value is not valid YAML") from None
+    except ParseError as error:
+        raise InputError(f"--set {override!r}: the value is not valid YAML: {error}") from None
     section = sections[-1] if sections else None
     if section is not None and issubclass(section, PartSection) and names[-1] == section.part_key:
         _drop_options(parent, names[-2], {names[-1]: value}, section)
@@ -243,7 +219,7 @@ def _sections_along(names: Sequence[str]) -> list[type[BaseModel] | None]:
 def _value(text: str) -> Any:
     """Return a value as YAML reads it; an indicator of YAML alone, such as the delimiter `|`, is a string."""
     stripped = text.strip()
-    return stripped if stripped in _YAML_INDICATORS else yaml.load(text, _YamlLoader)
+    return stripped if stripped in _YAML_INDICATORS else parse_yaml(text)
 
 
 def dump_yaml(settings: Settings) -> str:

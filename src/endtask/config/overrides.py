@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-import yaml
 from pydantic import BaseModel
 
 from endtask.config.loading import merge, resolve
@@ -14,6 +13,7 @@ from endtask.config.messages import holds_named_sections, section_of
 from endtask.config.objectives import tlm_objectives
 from endtask.config.root import Settings
 from endtask.errors import InputError
+from endtask.io.parsing import ParseError, parse_yaml
 
 Values = dict[str, Any]
 
@@ -94,8 +94,8 @@ def read_list(text: str, where: str, key: str) -> list[Any]:
     [1, 'inf', None, [0, 1]]
     """
     try:
-        values = yaml.safe_load(f"[{text}]")
-    except yaml.YAMLError:
+        values = parse_yaml(f"[{text}]")
+    except ParseError:
         values = None
     if not isinstance(values, list) or not values:
         raise InputError(f"{text!r} is not a list of values with commas between", path=where, key=key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from endtask.encoders.modernbert import rotary_of_each_kind
 from endtask.encoders.network import Network, name_labels, name_markers, pooling_of
 from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
+from endtask.io.parsing import ParseError, parse_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -125,8 +125,8 @@ def load_network(
 def _values(file: Path) -> dict[str, Any]:
     """Return the values of a configuration file, without references to code outside the library."""
     try:
-        values = json.loads(file.read_bytes())
-    except ValueError as error:
+        values = parse_json(file.read_bytes())
+    except ParseError as error:
         raise InputError(f"not valid JSON: {error}", path=file, key=_KEY) from None
     if not isinstance(values, dict):
         raise InputError("no JSON object", path=file, key=_KEY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
 from endtask.io.digests import file_digest, fingerprint
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder, package_model
+from endtask.io.parsing import parse_json
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 _KEY = "model.path"
@@ -78,7 +78,7 @@ def hub_folder(path: str, *patterns: str, key: str, revision: str | None = None)
 
 def _listed(index: Path) -> list[Path]:
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        names = sorted(set(parse_json(index.read_text(encoding="utf-8"))["weight_map"].values()))
         # A bundle or a download may come from anyone: nothing outside of its folder is read, nor anything pickled.
         wrong = [name for name in names if Path(name).name != name or Path(name).suffix != Path(WEIGHTS).suffix]
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from endtask.encoders.checkpoint_files import without_progress_bars
 from endtask.encoders.modernbert import rotary_of_each_kind
 from endtask.encoders.network import Network
 from endtask.io.atomic import write_json
+from endtask.io.parsing import read_json
 
 
 def to_classifier(network: Network) -> Any:
@@ -60,7 +60,7 @@ def save_stock(model: Any, folder: Path) -> None:
     with without_progress_bars():
         model.save_pretrained(str(folder))
     path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
+    config = read_json(path)
     if config["model_type"] == "modernbert":
         write_json(path, _with_keys_of_all_releases(config))
 

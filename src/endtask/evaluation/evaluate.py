@@ -23,6 +23,7 @@ from endtask.evaluation.prediction_table import write_prediction_table
 from endtask.evaluation.run_baselines import compare_with_baselines
 from endtask.evaluation.task_metrics import Measure, measure_of
 from endtask.io.atomic import write_json, write_text
+from endtask.io.parsing import read_json
 from endtask.io.run_layout import PREDICTION_TABLE, PREDICTIONS, RESULTS, SEED_RESULT, TASKS
 from endtask.task import Task, leaked_ids
 from endtask.task.leaks import sibling_tasks
@@ -103,7 +104,7 @@ def threshold_of(result: Path, settings: EvaluateSettings) -> float:
     """Return the lowest probability of a predicted label: as set, or as tuned on dev with these weights."""
     if settings.threshold != "tuned":
         return settings.threshold
-    return float(json.loads(result.read_text(encoding="utf-8")).get("threshold", 0.5))
+    return float(read_json(result).get("threshold", 0.5))
 
 
 def score_seeds(

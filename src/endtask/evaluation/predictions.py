@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from endtask.errors import InputError, did_you_mean
 from endtask.evaluation.metrics.base import Values
 from endtask.evaluation.task_metrics import Measure, score_runs
+from endtask.io.parsing import parse_json
 from endtask.io.run_layout import PREDICTIONS
 from endtask.registry import task_types
 from endtask.task.targets import Answers, numbered
@@ -61,7 +61,7 @@ def read_predictions(folder: Path, labels: Sequence[str], type_name: str = "text
     if not path.is_file():
         raise InputError("no predictions: the run has not been evaluated", path=folder)
     # Not splitlines(): a label may contain one of the other characters that end a line there.
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    rows = [parse_json(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
     task_type = task_types.get(type_name)
     if task_type.form != "numbers":
         _check_labels(rows, labels, path)

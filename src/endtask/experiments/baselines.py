@@ -20,6 +20,7 @@ from endtask.experiments.spec import TRAINED_BASELINES, UNTRAINED_BASELINES, Stu
 from endtask.experiments.variants import Variant, check_keys, effective_seeds
 from endtask.io.atomic import write_text
 from endtask.io.digests import fingerprint
+from endtask.io.parsing import read_json
 from endtask.io.run_layout import SETTINGS_FILE
 from endtask.progress import say
 from endtask.task import Task
@@ -196,7 +197,7 @@ def compute_baseline(name: str, task: Task, metric: str | Measure, folder: Path,
 def stored_baseline(name: str, task: Task, metric: str | Measure, folder: Path, by: Split) -> Baseline | None:
     """Return the baseline stored in `folder/baselines`, or None without one for the same data and metric."""
     path = _path(name, folder, by)
-    tree = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    tree = read_json(path) if path.exists() else {}
     if tree.pop("digest", None) != _digest(task, metric, by):
         return None
     return Baseline(**{**tree, **{key: from_lists(tree[key], task.type) for key in _PREDICTIONS}})

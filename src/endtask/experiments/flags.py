@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from endtask.config.overrides import read_list, split_entry
 from endtask.errors import InputError
 from endtask.experiments.spec import Study, check_study
+from endtask.io.parsing import ParseError, parse_yaml
 
 _FLAGS = {"variants": "--variant", "grid": "--values"}
 _VARIANT_EXAMPLE = "large:model.size=base,pretrain.learning_rate=5e-4"
@@ -72,8 +71,8 @@ def _read_values(name: str, text: str) -> Tree:
         if key in values:
             raise InputError("the key is given twice", path=f"--variant {name}", key=key)
         try:
-            values[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
+            values[key] = parse_yaml(value)
+        except ParseError:
             raise InputError(f"{value!r} is not valid YAML", path=f"--variant {name}", key=key) from None
     return values
 

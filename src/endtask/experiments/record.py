@@ -14,6 +14,7 @@ from typing import Any, Literal
 from endtask.errors import InputError
 from endtask.io.atomic import write_json
 from endtask.io.nested import changes_in_words
+from endtask.io.parsing import parse_json
 
 Tree = dict[str, Any]
 Kind = Literal["compare", "search", "few-shot"]
@@ -62,7 +63,7 @@ def read_record(folder: Path, kind: Kind) -> Record:
     """Read the record in an experiment's folder."""
     path = folder / record_file(kind)
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = parse_json(path.read_text(encoding="utf-8"))
         record = Record(folder, kind, **{name: tree[name] for name in ("spec", "trials", "outcome")})
         if not isinstance(record.spec, dict) or not isinstance(record.trials, dict):
             raise TypeError

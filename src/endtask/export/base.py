@@ -9,7 +9,6 @@ An exporter is one file in this folder (or a plug-in) that registers itself unde
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from endtask.export.model_card import CardKind, model_card
 from endtask.io.atomic import replace_folder, write_json, write_text
 from endtask.io.extras import require
 from endtask.io.machine import describe_machine
+from endtask.io.parsing import read_json
 from endtask.io.run_layout import MODEL_FACTS, RESULTS, SETTINGS_FILE
 from endtask.io.stage_folder import versions
 from endtask.registry import Registry
@@ -124,7 +124,7 @@ class TrainedRun:
 
         from endtask.encoders.heads import markers_of
 
-        results = json.loads((self.path / "evaluate" / RESULTS).read_text(encoding="utf-8"))
+        results = read_json(self.path / "evaluate" / RESULTS)
         facts = self.model / MODEL_FACTS
         config = AutoConfig.from_pretrained(str(self.model), local_files_only=True)
         return model_card(
@@ -133,7 +133,7 @@ class TrainedRun:
             self.record.counts("model")["seed"],
             tuple(config.id2label.values()),
             task_type=self.task.type,
-            facts=json.loads(facts.read_text(encoding="utf-8")) if facts.exists() else {},
+            facts=read_json(facts) if facts.exists() else {},
             reads_markers=not self.task.task_type.per_token and bool(markers_of(config)),
             run=self.record,
             kind=kind,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any, ClassVar
 
 from endtask.errors import InputError
 from endtask.export.base import RECORD, Exported, Exporter, ExportRequest, TrainedRun, exporters
+from endtask.io.parsing import parse_json
 from endtask.io.stage_folder import MANIFEST
 
 _LEFT_HERE = (MANIFEST, RECORD, "tasks/*", ".*")
@@ -51,7 +51,7 @@ def _what_to_send(source: Path) -> tuple[Path, str]:
     if not record.exists():
         return TrainedRun(source).model, "model"
     try:
-        exporter = json.loads(record.read_text(encoding="utf-8"))["exporter"]
+        exporter = parse_json(record.read_text(encoding="utf-8"))["exporter"]
     except (ValueError, KeyError, TypeError):
         raise InputError("not the record of an export", path=record, hint="export again") from None
     return source, exporters.get(exporter).repository_type

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from endtask.encoders.weights import load_weights
 from endtask.evaluation.evaluate import threshold_of
 from endtask.export.model_card import model_card
 from endtask.io.atomic import write_json, write_text
+from endtask.io.parsing import read_json
 from endtask.io.run_layout import BEST_WEIGHTS, MODEL_FACTS, RESULTS, SEED_RESULT, SETTINGS_FILE, TASKS
 from endtask.reporting.run_folder import RunFolder
 from endtask.task import Task
@@ -28,7 +28,7 @@ def save_model(
     network: Network, task: Task, packed: Path, finetuned: Path, evaluated: Path, settings: Settings, folder: Path
 ) -> dict[str, Any]:
     """Write config, weights, tokenizer and card of the best seed. Return counts for the manifest."""
-    results = json.loads((evaluated / RESULTS).read_text(encoding="utf-8"))
+    results = read_json(evaluated / RESULTS)
     best = best_seed(finetuned, settings, results["summary"]["metric"])
     weights = finetuned / f"seed-{best['seed']}" / BEST_WEIGHTS
     load_weights(weights, network)
@@ -50,7 +50,7 @@ def save_auxiliary_model(
     seed: int,
 ) -> None:
     """Write the model of an auxiliary task, whose network already has the weights of the saved seed."""
-    results = json.loads((evaluated / RESULTS).read_text(encoding="utf-8"))[TASKS][name]
+    results = read_json(evaluated / RESULTS)[TASKS][name]
     threshold = results.get("thresholds", {}).get(str(seed), 0.5)
     task_settings = settings.model_copy(update={"task": settings.tasks[name]})
     _write(network, task, packed, task_settings, folder, results, seed=seed, threshold=threshold)
@@ -120,8 +120,5 @@ def _facts(task: Task, settings: Settings, threshold: float) -> dict[str, Any]:
 
 def best_seed(finetuned: Path, settings: Settings, metric: str) -> dict[str, Any]:
     """Return the result of the seed with the highest dev score; the earlier seed wins a tie."""
-    results = [
-        json.loads((finetuned / f"seed-{seed}" / SEED_RESULT).read_text(encoding="utf-8"))
-        for seed in settings.model_seeds
-    ]
+    results = [read_json(finetuned / f"seed-{seed}" / SEED_RESULT) for seed in settings.model_seeds]
     return max(results, key=lambda result: float(result["dev"][metric]))

@@ -16,7 +16,8 @@ from typing import IO, Any, Protocol
 
 from endtask.errors import InputError
 from endtask.io.atomic import atomic_file
-from endtask.io.input_files import ArchiveMember, InputFile, ReadProgress
+from endtask.io.input_files import ArchiveMember, InputFile, ReadProgress, open_file
+from endtask.io.limits import RATIO
 
 if sys.version_info >= (3, 14):
     from compression import zstd as zstd
@@ -30,9 +31,23 @@ class _DamagedBzip2(Exception):
     """A bzip2 stream cannot be decompressed; `bz2` raises `OSError`, as a failing disk does."""
 
 
-READ_FAILURES = (_DamagedBzip2, EOFError, OSError, zstd.ZstdError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
+class _Expands(Exception):
+    """A file becomes implausibly large when it is decompressed: it was made to fill memory or disk."""
+
+
+READ_FAILURES = (
+    _DamagedBzip2,
+    _Expands,
+    EOFError,
+    OSError,
+    zstd.ZstdError,
+    lzma.LZMAError,
+    zlib.error,
+    zipfile.BadZipFile,
+)
 
 _CHUNK = 1 << 20
+_FREE = 1 << 28  # bytes that any file may decompress to
 _BZIP2_STEP = 1 << 16  # bytes; on damage what a step has decompressed is lost
 _LARGEST_WINDOW_LOG = 31  # what `zstd --long=31` writes; the library's default stops at 27
 
@@ -42,7 +57,8 @@ class _Stream(io.RawIOBase):
 
     def __init__(self, file: IO[bytes], stream: Any, progress: ReadProgress | None) -> None:
         self._file, self._stream, self._progress = file, stream, progress
-        self._position = 0
+        self._position = self._read = 0
+        self._ratio = RATIO.value
 
     def readable(self) -> bool:
         return True
@@ -52,6 +68,9 @@ class _Stream(io.RawIOBase):
         content = self._stream.read1(len(buffer))
         buffer[: len(content)] = content
         position = self._file.tell()
+        self._read += len(content)
+        if self._read > _FREE and self._read > self._ratio * position:
+            raise _Expands
         if self._progress and position > self._position:
             self._progress(position - self._position)
         self._position = position
@@ -142,14 +161,13 @@ def open_bytes(
 
 
 def _open_file(path: InputFile) -> IO[bytes]:
+    if isinstance(path, Path):
+        return open_file(path)
+    if path.size > _FREE and path.size > RATIO.value * max(1, path.stored_size):
+        raise read_failure(_Expands(), path)
     try:
-        return path.opener() if isinstance(path, ArchiveMember) else open(path, "rb")
-    except FileNotFoundError:
-        raise InputError("no such file", path=path) from None
-    except IsADirectoryError:
-        raise InputError("is a folder, not a file", path=path) from None
-    except PermissionError:
-        raise InputError("may not be read by this user", path=path) from None
+        opened: IO[bytes] = path.opener()
+        return opened
     except READ_FAILURES as error:
         raise read_failure(error, path) from None
 
@@ -174,6 +192,8 @@ def read_failure(error: Exception, path: InputFile, row: int | None = None) -> I
     """Return the InputError for an error while reading; catch `READ_FAILURES` around the reads."""
     if isinstance(error, EOFError):
         return _truncated(path, row)
+    if isinstance(error, _Expands):
+        return InputError(f"decompresses to over {RATIO.value:,} times its size", path=path, row=row, hint=RATIO.hint)
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
         return InputError(f"cannot be read: {error.strerror or error}", path=path, row=row)
     return InputError(f"cannot be decompressed: {error}", path=path, row=row)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.io.compression import read_failure
+from endtask.io.input_files import open_file
 
 
 def fingerprint(*values: Any) -> str:
@@ -27,7 +28,7 @@ def file_size(path: Path) -> int:
 def file_digest(path: Path) -> str:
     """Return a hash of a file's bytes on disk; its times do not count, because copying changes them."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     except OSError as error:
         raise read_failure(error, path) from None

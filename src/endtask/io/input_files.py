@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -43,6 +45,37 @@ class ArchiveMember:
 
 
 InputFile = Path | ArchiveMember
+
+
+_OPEN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+"""What `<(command)` of a shell and redirections are called; named pipes may never have a writer."""
+
+
+def open_file(path: Path) -> io.BufferedReader:
+    """Open a file of the user for reading; raises `InputError` for folders, devices and pipes, which may never end.
+
+    >>> open_file(Path("/dev/zero"))
+    Traceback (most recent call last):
+    endtask.errors.InputError: /dev/zero: is a device, not a file
+    """
+    try:
+        _check_kind(path, path.stat().st_mode)
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise InputError("no such file", path=path) from None
+    except PermissionError:
+        raise InputError("may not be read by this user", path=path) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", path=path) from None
+    except ValueError as error:  # a NUL, or half of a character
+        raise InputError(f"cannot be the name of a file: {error}", path=ascii(str(path))) from None
+
+
+def _check_kind(path: Path, mode: int) -> None:
+    if stat.S_ISREG(mode) or (stat.S_ISFIFO(mode) and str(path).startswith(_OPEN_PIPES)):
+        return
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    raise InputError(f"is {kinds.get(stat.S_IFMT(mode), 'a device')}, not a file", path=path)
 
 
 class Unskippable(InputError):

@@ -6,11 +6,13 @@ import codecs
 import io
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from endtask.errors import InputError
 from endtask.io.compression import READ_FAILURES, open_bytes, read_failure
 from endtask.io.input_files import InputFile, ReadOptions, ReadProgress
+from endtask.io.limits import LINE, MEGABYTE
 
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # before that of UTF-16, which it begins with
@@ -56,10 +58,12 @@ def _marked_encoding(file: io.BufferedReader) -> str | None:
 def _decoded_lines(
     file: io.BufferedReader, path: InputFile, options: ReadOptions, encoding: str
 ) -> Iterator[tuple[int, str]]:
-    number = 0
+    number, longest = 0, LINE.value * MEGABYTE
     try:
-        for line in file:
+        for line in iter(partial(file.readline, longest + 1), b""):
             number += 1
+            if len(line) > longest:
+                raise _too_long(path, number)
             try:
                 text = line.decode(encoding)
             except UnicodeDecodeError as error:
@@ -76,10 +80,13 @@ def _wide_lines(
     file: io.BufferedReader, path: InputFile, options: ReadOptions, encoding: str
 ) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file in UTF-16 or UTF-32; after an error the rest is lost."""
-    number = 0
+    number, longest = 0, LINE.value * MEGABYTE
     try:
-        for line in io.TextIOWrapper(file, encoding=encoding, newline="\n"):
+        text = io.TextIOWrapper(file, encoding=encoding, newline="\n")
+        for line in iter(partial(text.readline, longest + 1), ""):
             number += 1
+            if len(line) > longest:
+                raise _too_long(path, number)
             yield number, line.rstrip("\r\n")
     except UnicodeDecodeError:
         options.on_error(InputError(f"not valid {encoding.upper()}", path=path, row=number + 1))
@@ -121,7 +128,8 @@ def _check_latin(path: InputFile) -> None:
     has_utf8 = False
     first_other: tuple[int, int] | None = None  # line and byte
     with open_bytes(path) as file:
-        for number, line in enumerate(file, start=1):
+        lines = iter(partial(file.readline, LINE.value * MEGABYTE), b"")
+        for number, line in enumerate(lines, start=1):
             index = _invalid_byte(line, _LATIN)
             if index is None and (control := _CONTROL.search(line)):
                 index = control.start()
@@ -148,6 +156,10 @@ def _invalid_byte(line: bytes, encoding: str) -> int | None:
     except UnicodeDecodeError as error:
         return error.start
     return None
+
+
+def _too_long(path: InputFile, row: int) -> InputError:
+    return InputError(f"a line of more than {LINE.value} MB", path=path, row=row, hint=LINE.hint)
 
 
 def _not_utf8(path: InputFile, row: int, index: int) -> InputError:

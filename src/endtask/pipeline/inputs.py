@@ -16,6 +16,7 @@ from endtask.errors import InputError
 from endtask.io.digests import fingerprint
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
 from endtask.io.nested import flatten
+from endtask.io.parsing import parse_json
 from endtask.task import Task
 from endtask.task.task import read_task
 
@@ -226,7 +227,7 @@ def find_bundled_inputs(folder: Path) -> BundledInputs:
 def _read_record(root: Path) -> BundledInputs:
     path = root / RECORD
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = parse_json(path.read_text(encoding="utf-8"))
         version = tree["format"]
         inputs = tuple(_parse_input(entry) for entry in tree["inputs"]) if version == _FORMAT else ()
     except (ValueError, KeyError, TypeError, RecursionError):

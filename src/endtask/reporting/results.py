@@ -11,6 +11,7 @@ from endtask.errors import InputError
 from endtask.evaluation.predictions import read_predictions
 from endtask.io.atomic import write_text
 from endtask.io.digests import fingerprint
+from endtask.io.parsing import read_json
 from endtask.io.run_layout import DEV_PREDICTIONS
 from endtask.io.stage_folder import package_version
 from endtask.reporting.costs import stage_costs, total_cost
@@ -99,7 +100,7 @@ def _dev_predictions(run: RunFolder) -> dict[str, list[Any]]:
     """Return the dev predictions by seed."""
     seeds = [row["seed"] for row in run.counts("finetune").get("seeds", [])]
     files = {str(seed): run.path / "finetune" / f"seed-{seed}" / DEV_PREDICTIONS for seed in seeds}
-    return {seed: json.loads(file.read_text(encoding="utf-8")) for seed, file in files.items() if file.exists()}
+    return {seed: read_json(file) for seed, file in files.items() if file.exists()}
 
 
 def _test_predictions(run: RunFolder, task: Task) -> dict[str, list[Any]]:

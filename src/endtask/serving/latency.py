@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 from endtask.errors import InputError
 from endtask.io.atomic import write_json
 from endtask.io.machine import describe_machine
+from endtask.io.parsing import parse_json
 from endtask.io.run_layout import LATENCY
 from endtask.progress import bar, say
 from endtask.serving.onnx_model import load_model, open_session, write_onnx
@@ -121,5 +121,5 @@ def _dev_texts(run: Path) -> list[Text]:
     path = run / "read" / "dev.jsonl"
     if not path.exists():
         raise InputError("no trained model here", path=run, hint=f"finish the run first: endtask run {run}")
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    rows = [parse_json(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
     return [(row["text"], row["text_pair"]) if "text_pair" in row else row["text"] for row in rows]

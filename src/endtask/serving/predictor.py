@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from endtask.encoders.checkpoint_files import without_progress_bars
 from endtask.errors import InputError, did_you_mean_path
+from endtask.io.parsing import parse_json, read_json
 from endtask.io.run_layout import MODEL_FACTS, TASKS
 from endtask.records import batched
 from endtask.registry import task_types
@@ -66,7 +66,7 @@ def _task_folder(model: Path) -> Path:
 def _stored_task_type(task: Path) -> str | None:
     """Return the task type that a run stored, or None outside a run."""
     audit = task / "audit.json"
-    return str(json.loads(audit.read_text(encoding="utf-8"))["type"]) if audit.exists() else None
+    return str(read_json(audit)["type"]) if audit.exists() else None
 
 
 def takes_pairs(run: Path) -> bool | None:
@@ -79,7 +79,7 @@ def _has_pairs(task: Path) -> bool | None:
     if not rows.exists():
         return None
     with open(rows, encoding="utf-8") as file:
-        return "text_pair" in json.loads(file.readline())
+        return "text_pair" in parse_json(file.readline())
 
 
 def _implied_task_type(config: Any) -> str | None:
@@ -116,7 +116,7 @@ class _Facts:
         if not path.exists():
             return cls()
         try:
-            facts = dict(json.loads(path.read_text(encoding="utf-8")))
+            facts = dict(read_json(path))
         except (ValueError, TypeError):
             facts = {}
         stride, threshold = facts.get("window_stride"), facts.get("threshold", 0.5)

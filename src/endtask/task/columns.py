@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from endtask.config import ColumnSettings
 from endtask.errors import InputError, nearest
+from endtask.io.parsing import ParseError, parse_json
 from endtask.registry import task_types
 
 _PAIRS = (
@@ -140,8 +140,8 @@ def is_list(cell: Any) -> bool:
     """Return whether a cell is a list, or was written as one."""
     if isinstance(cell, str) and cell.startswith("[") and cell.endswith("]"):
         try:
-            return isinstance(json.loads(cell), list)
-        except json.JSONDecodeError:
+            return isinstance(parse_json(cell), list)
+        except ParseError:
             return cell[1:2] == "'"
     return isinstance(cell, list | tuple)
 
@@ -150,8 +150,8 @@ def split_cell(cell: str, column: str) -> list[Any]:
     """Return the items of a cell: a JSON list, or words between blanks."""
     if cell.startswith("[") and cell.endswith("]"):
         try:
-            return list(json.loads(cell))
-        except json.JSONDecodeError:
+            return list(parse_json(cell))
+        except ParseError:
             if cell[1:2] == "'" or column == "labels":
                 how = '["a", "b"]' if column == "labels" else "JSON or between blanks"
                 raise WrongCell(f"the {column} {_short(cell)} are not a JSON list", f"write them as {how}") from None

@@ -13,6 +13,7 @@ from typing import Any
 from endtask.config import Settings, TaskSettings
 from endtask.config.objectives import check_names
 from endtask.errors import InputError, did_you_mean
+from endtask.io.parsing import parse_json
 from endtask.io.run_layout import TASKS
 from endtask.records import Example
 from endtask.registry import task_types
@@ -317,7 +318,7 @@ def task_files(task: Task) -> dict[str, bytes]:
 def read_task(folder: Path) -> Task:
     """Read a task from a folder of such files: the same examples, order and splits, and the same fingerprint."""
     try:
-        metadata = json.loads((folder / _METADATA).read_bytes())
+        metadata = parse_json((folder / _METADATA).read_bytes())
         if not set(metadata["splits"]) <= set(SPLITS):  # before they become names of files
             raise ValueError("names other splits")
         splits = {split: list(_examples(folder / f"{split}.jsonl")) for split in metadata["splits"]}
@@ -341,7 +342,7 @@ def _row(example: Example) -> dict[str, Any]:
 def _examples(path: Path) -> Iterator[Example]:
     with open(path, encoding="utf-8") as file:
         for line in file:
-            yield example_of(json.loads(line))
+            yield example_of(parse_json(line))
 
 
 def example_of(row: Mapping[str, Any]) -> Example:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from endtask.io.atomic import atomic_file, write_json
+from endtask.io.parsing import read_json
 from endtask.io.run_layout import TASKS
 from endtask.records import batched
 
@@ -77,7 +77,7 @@ class PackedTexts:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        shape = json.loads((folder / "shape.json").read_text(encoding="utf-8"))
+        shape = read_json(folder / "shape.json")
         self._tokens: NDArray[np.uint32] | NDArray[np.uint16]
         if shape["tokens"]:
             self._tokens = np.memmap(folder / "tokens.bin", dtype=shape["dtype"], mode="r", shape=(shape["tokens"],))

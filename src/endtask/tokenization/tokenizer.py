@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError
 from endtask.io.atomic import write_json
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
+from endtask.io.parsing import read_json
 from endtask.tokenization.special_tokens import (
     CLS,
     MASK,
@@ -88,7 +88,7 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Save a tokenizer under a class name that all transformers releases have."""
     tokenizer.save_pretrained(str(folder))
     path = folder / "tokenizer_config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
+    config = read_json(path)
     if config.get("tokenizer_class") == "TokenizersBackend":
         config["tokenizer_class"] = "PreTrainedTokenizerFast"
         write_json(path, config)

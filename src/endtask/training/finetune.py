@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from endtask.encoders.weights import load_weights
 from endtask.evaluation.evaluate import mean_and_spread
 from endtask.evaluation.task_metrics import measure_of
 from endtask.io.atomic import write_json
+from endtask.io.parsing import read_json
 from endtask.io.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.io.stage_folder import StageFolder, read_manifest
 from endtask.progress import say
@@ -159,7 +159,7 @@ class _FinetuneRunner:
         if not path.exists():
             write_json(path, self._train(rate, seed, folder))
             (folder / CHECKPOINT).unlink(missing_ok=True)
-        result: Result = json.loads(path.read_text(encoding="utf-8"))
+        result: Result = read_json(path)
         return result
 
     def _train(self, rate: float, seed: int, folder: Path) -> Result:

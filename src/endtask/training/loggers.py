@@ -5,7 +5,6 @@ An error in a tracker never stops training: metrics.jsonl always has the curves.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 from endtask.errors import InputError, did_you_mean
 from endtask.io.atomic import write_json
 from endtask.io.nested import flatten
+from endtask.io.parsing import read_json
 from endtask.io.run_layout import TRACKERS
 from endtask.progress import say
 
@@ -126,7 +126,7 @@ class _TrackedRun:
         self._phase = phase
         self._state: dict[str, Any] = {"id": None, "has_settings": False, "sent": {}, "first_steps": {}}
         if self._file.exists():
-            self._state = json.loads(self._file.read_text(encoding="utf-8"))
+            self._state = read_json(self._file)
         elif name != "mlflow":
             # Stored before the run exists: a kill between the two must not lead to a second run.
             self._store(id=secrets.token_hex(8))

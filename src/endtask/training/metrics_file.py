@@ -15,6 +15,7 @@ from torch import Tensor
 
 from endtask.io.atomic import write_text
 from endtask.processes import ALONE, Processes
+from endtask.io.parsing import parse_json
 from endtask.training.loop import StepRecord
 
 
@@ -104,4 +105,4 @@ def read_metrics(path: Path) -> list[dict[str, float]]:
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    return [json.loads(line) for line in lines]
+    return [parse_json(line) for line in lines]

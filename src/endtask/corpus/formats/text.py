@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, ClassVar
 
-import yaml
-
 from endtask.corpus.formats.base import DocumentFormat, DocumentOptions, FileDocument, document_formats
 from endtask.io.input_files import InputFile, ReadOptions
 from endtask.io.lines import lines_of
+from endtask.io.parsing import ParseError, parse_yaml
 
 _BLOCK_CHARACTERS = 1 << 20
 _MOST_FRONT_LINES = 500
@@ -77,8 +76,8 @@ def _front_matter(lines: list[str]) -> int | None:
 def _title(lines: list[str]) -> str | None:
     """Return the title in a front matter; None where it has none or is not YAML."""
     try:
-        front: Any = yaml.safe_load("\n".join(lines))
-    except (yaml.YAMLError, ValueError, RecursionError):
+        front: Any = parse_yaml("\n".join(lines))
+    except ParseError:
         return None
     title = front.get("title") if isinstance(front, dict) else None
     return title if isinstance(title, str) and title.strip() else None

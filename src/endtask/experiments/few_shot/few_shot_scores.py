@@ -20,6 +20,7 @@ from endtask.experiments.few_shot.label_draws import Draw, Indices
 from endtask.experiments.few_shot.trial_rows import PredictionUnits
 from endtask.experiments.statistics import Difference, Score, holm_corrected, loss_permutation
 from endtask.io.atomic import write_text
+from endtask.io.parsing import parse_json
 from endtask.task.targets import Answers, as_lists, from_lists
 
 _DECIMALS = 6
@@ -80,7 +81,7 @@ def read_result(folder: Path, trial: FewShotTrial) -> FewShotResult:
     """Return the stored result of a trial."""
     path = folder / trial.file_name
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = parse_json(path.read_text(encoding="utf-8"))
         result = FewShotResult(**{**tree, "trial": FewShotTrial(**tree["trial"])})
         if result.trial != trial or not len(result.predictions) == len(result.losses) == len(result.counts):
             raise ValueError

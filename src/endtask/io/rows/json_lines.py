@@ -10,9 +10,9 @@ from endtask.errors import InputError, a_few
 from endtask.io.compression import READ_FAILURES, open_bytes
 from endtask.io.input_files import InputFile, ReadOptions
 from endtask.io.lines import lines_of
+from endtask.io.parsing import ParseError, parse_json, parse_json_line
 from endtask.io.rows.base import NumberedRows, Row, RowFormat, row_formats
 
-_decode = json.JSONDecoder().raw_decode
 _ONE_PER_LINE = "one object per line"
 _FORMS = '[{...}, {...}] or {"data": [{...}, {...}]}'
 
@@ -40,12 +40,9 @@ class JsonLines(RowFormat):
 
 def _object_of(line: str, path: InputFile, number: int) -> Row:
     try:
-        row, end = _decode(line)  # faster than `json.loads`, which searches for white space at both ends
-        if end < len(line):
-            raise json.JSONDecodeError("Extra data", line, end)
-    except (ValueError, RecursionError) as error:
-        reason = getattr(error, "msg", str(error))
-        raise InputError(f"not valid JSON: {reason}", path=path, row=number, hint=_ONE_PER_LINE) from None
+        row = parse_json_line(line)
+    except ParseError as error:
+        raise InputError(f"not valid JSON: {error}", path=path, row=number, hint=_ONE_PER_LINE) from None
     if not isinstance(row, dict):
         raise InputError("not a JSON object", path=path, row=number, hint=_ONE_PER_LINE)
     if "\\ud" in line or "\\uD" in line:
@@ -81,26 +78,21 @@ class JsonList(RowFormat):
         """Yield the objects, numbered from 1."""
         text = "\n".join(line for _, line in lines_of(path, options))
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            value = parse_json(text)
+        except ParseError as error:
             if _is_object(text.strip().partition("\n")[0]):
                 yield from JsonLines().rows(path, replace(options, progress=None))
             else:
-                options.on_error(_not_json(error, path))
+                options.on_error(InputError(f"not valid JSON: {error}", path=path, row=error.row))
             return
         yield from _checked_objects(_list_in(value, path), "\\ud" in text.lower(), path, options)
 
 
 def _is_object(line: str) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
+        return isinstance(parse_json(line), dict)
+    except ParseError:
         return False
-
-
-def _not_json(error: Exception, path: InputFile) -> InputError:
-    reason, row = getattr(error, "msg", str(error)), getattr(error, "lineno", None)
-    return InputError(f"not valid JSON: {reason}", path=path, row=row)
 
 
 def _list_in(value: Any, path: InputFile) -> list[Any]:

@@ -5,7 +5,6 @@ A shard folder depends on no other shard, so a changed corpus recomputes only th
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import uuid
@@ -25,6 +24,7 @@ from endtask.corpus.reading import source_contents
 from endtask.corpus.sources import Source, SourceFile
 from endtask.io.atomic import write_json
 from endtask.io.digests import file_size, fingerprint
+from endtask.io.parsing import parse_json
 
 PASSAGE = np.dtype(
     [
@@ -143,7 +143,7 @@ class ShardFolder:
     def open(cls, path: Path) -> ShardFolder | None:
         """Return the shard in a folder, or None where it is missing or incomplete."""
         try:
-            head = json.loads((path / "shard.json").read_text(encoding="utf-8"))
+            head = parse_json((path / "shard.json").read_text(encoding="utf-8"))
             shard = cls(path, ShardCounts(**head["counts"]))
             sizes = {name: (path / name).stat().st_size for name in head["sizes"]}
         except (OSError, ValueError, KeyError, TypeError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from endtask.encoders.weights import load_weights, save_weights
 from endtask.errors import InputError
 from endtask.gradients.capture import DEPTHS, EMBEDDING, choose_weights
 from endtask.io.atomic import write_json
+from endtask.io.parsing import read_json
 from endtask.io.selection_table import write_selection
 from endtask.objectives.context import masking_of
 from endtask.objectives.masking import Masking
@@ -261,7 +261,7 @@ def prepare_folds(task: Task, parts: list[Task], retrieved: Path, settings: Sett
 def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Train a fold's scoring model, save its weights and return counts for the manifest."""
     if (fold.folder / _FITTED).exists():
-        done: dict[str, Any] = json.loads((fold.folder / _FITTED).read_text(encoding="utf-8"))
+        done: dict[str, Any] = read_json(fold.folder / _FITTED)
         return done
     phase = fold.phase()
     state = run_phase(phase, fold.folder, label=label, on_checkpoint=on_checkpoint)
