@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from endtask.io.tables import row_format
 Tree = dict[str, Any]
 
 _YAML_INDICATORS = frozenset("|>,#-:?&*!%@`")  # characters that cannot be a plain value in YAML
+_NO_TEXT = re.compile("[\\x00\\ud800-\\udfff]")
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -67,10 +69,23 @@ def resolve(tree: Mapping[str, Any], where: str | None = None, overridden: Colle
     ...
     endtask.errors.InputError: key 'pretrain.learnin_rate': unknown setting (did you mean 'pretrain.learning_rate'?)
     """
+    _check_texts(tree, where)
     try:
         return Settings.model_validate(_without_empty_sections(tree, Settings))
     except ValidationError as error:
         raise explain(error, where, overridden, tree=tree) from None
+
+
+def _check_texts(value: Any, where: str | None, key: str = "") -> None:
+    """Raise `InputError` for a NUL or half of a character, which no path, file or terminal takes."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            _check_texts(inner, where, f"{key}.{name}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_texts(inner, where, key)
+    elif isinstance(value, str) and (wrong := _NO_TEXT.search(value)):
+        raise InputError(f"holds {wrong[0]!r}, which no file or name can have", path=where, key=key)
 
 
 def read_tree(path: str | Path) -> Tree:

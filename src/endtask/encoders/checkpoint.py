@@ -15,6 +15,7 @@ from torch import Tensor
 from endtask.config import ModelSettings
 from endtask.encoders.base import Encoder, encoders
 from endtask.encoders.checkpoint_files import config_file, weight_files
+from endtask.encoders.config_sizes import size_problem
 from endtask.encoders.modernbert import rotary_of_each_kind
 from endtask.encoders.network import Network, name_labels, name_markers, pooling_of
 from endtask.encoders.weights import load_tensors
@@ -63,6 +64,8 @@ def open_checkpoint(path: str) -> Checkpoint:
         types = sorted({encoders.get(name).model_type for name in encoders.names()})
         hint = f"known: {', '.join(types)}"
         raise InputError(f"a model of type {model_type!r} cannot be trained here", path=path, key=_KEY, hint=hint)
+    if (wrong := size_problem(values)) is not None:
+        raise InputError(wrong, path=file, key=_KEY)
     try:
         config = readers[0]().config_class().from_dict(values, attn_implementation="sdpa")
     except Exception as error:  # the library checks the values in its own ways
@@ -106,7 +109,10 @@ def load_network(
     Only dropout and pooling of the settings apply; sizes are the checkpoint's.
     """
     architecture, config = checkpoint.architecture, deepcopy(checkpoint.config)
-    tensors = read_tensors(weight_files(checkpoint.path), architecture.to_masked_lm["encoder."])
+    files = weight_files(checkpoint.path)
+    if (wrong := size_problem(config.to_dict(), files)) is not None:
+        raise InputError(wrong, path=checkpoint.path, key=_KEY)
+    tensors = read_tensors(files, architecture.to_masked_lm["encoder."])
     if not getattr(config, "decoder_bias", True):  # our masked-LM head has a bias; zeros have no effect
         config.decoder_bias = True
         tensors["decoder.bias"] = torch.zeros(config.vocab_size)

@@ -87,13 +87,14 @@ def system_error(error: BaseException) -> str | None:
     """Return the line for an error of the system that is no bug: a path, the disk, memory; None for other errors.
 
     >>> system_error(FileNotFoundError(2, "No such file or directory", "runs/a/pack"))
-    'runs/a/pack: No such file or directory'
+    'runs/a/pack: No such file or directory (was it moved or removed while endtask was at work?)'
     >>> system_error(RuntimeError("Symlink loop from '/tmp/a'"))
     "Symlink loop from '/tmp/a'"
     >>> system_error(KeyError("something else"))
     """
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
-        return f"{os.fsdecode(error.filename)}: {error.strerror or os.strerror(error.errno)}"
+        gone = " (was it moved or removed while endtask was at work?)" if isinstance(error, FileNotFoundError) else ""
+        return f"{os.fsdecode(error.filename)}: {error.strerror or os.strerror(error.errno)}{gone}"
     if isinstance(error, MemoryError):
         return "the memory of this machine is not enough"
     is_path = isinstance(error, UnicodeEncodeError | ValueError | RuntimeError) and _PATH.search(str(error))

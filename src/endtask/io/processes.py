@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -51,9 +52,14 @@ def is_locked(folder: Path) -> bool:
         return False
 
 
+_LONGEST_NAME = 255  # bytes, on nearly all disks
+
+
 def make_output_folder(folder: Path, own_file: str) -> None:
     """Create an output folder. Raise `InputError` if it has files but not `own_file`, which our folders have."""
     try:
+        if any(len(os.fsencode(name)) > _LONGEST_NAME for name in folder.parts):  # before folders above it are made
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         folder.mkdir(parents=True, exist_ok=True)
         names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.encoders.checkpoint_files import without_progress_bars
-from endtask.errors import InputError, did_you_mean_path
+from endtask.encoders.config_sizes import size_problem
+from endtask.errors import InputError, a_few, did_you_mean_path
 from endtask.io.parsing import parse_json, read_json
 from endtask.io.run_layout import MODEL_FACTS, TASKS
 from endtask.records import batched
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "LabelSet", "Prediction", "Predictor", "Score", "Tagged", "load", "takes_pairs"]
 
 _WINDOW_BATCH = 32
+_LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+"""A model folder may come from anyone: no code of its own, and no question whether to run it."""
 Text = str | tuple[str, str] | list[str]
 """A text, a pair of texts, or the words of a text to tag."""
 
@@ -92,6 +96,27 @@ def _implied_task_type(config: Any) -> str | None:
     return None
 
 
+def _check_sizes(folder: Path) -> None:
+    """Raise `InputError` for sizes that no model has, before the libraries take memory for them."""
+    values = read_json(folder / "config.json")
+    if not isinstance(values, dict):
+        raise InputError("no JSON object", path=folder / "config.json")
+    problem = size_problem(values, [*folder.glob("model*.safetensors"), *folder.glob("*.onnx*")])
+    if problem is not None:
+        raise InputError(problem, path=folder / "config.json")
+
+
+@contextmanager
+def _load_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # the libraries raise errors of any kind
+        reason = (str(error).strip().splitlines() or [""])[0] or type(error).__name__
+        raise InputError(f"cannot be loaded as a model: {reason}", path=folder) from None
+
+
 def _words_of(text: Text) -> tuple[str, ...]:
     return tuple(text.split() if isinstance(text, str) else text)
 
@@ -143,9 +168,10 @@ class Predictor:
         from endtask.encoders.device_context import device_named
 
         self._facts = _Facts.read(folder)
-        with without_progress_bars():
-            self._tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-            config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
+        _check_sizes(folder)
+        with without_progress_bars(), _load_errors(folder):
+            self._tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), **_LOCAL)
+            config = AutoConfig.from_pretrained(str(folder), **_LOCAL)
             self.type = task_type or _implied_task_type(config)
             self.task_type = task_types.get(self.type or "text")()
             self._model = self._load_model(folder, config)
@@ -158,9 +184,12 @@ class Predictor:
     def _load_model(self, folder: Path, config: Any) -> PreTrainedModel | OnnxModel:
         if is_onnx(folder):
             return OnnxModel(folder, config)
-        model: PreTrainedModel = model_class(config, per_token=self.task_type.per_token).from_pretrained(
-            str(folder), local_files_only=True
+        model: PreTrainedModel
+        model, loaded = model_class(config, per_token=self.task_type.per_token).from_pretrained(
+            str(folder), output_loading_info=True, **_LOCAL
         )
+        if missing := sorted(loaded["missing_keys"]):  # the library makes random ones
+            raise InputError(f"the weights lack {a_few(missing, 3)}", path=folder, hint="is it a classifier?")
         return model.eval()
 
     def predict(self, texts: Iterable[Text], *, batch_size: int = 32) -> list[Any]:

@@ -26,7 +26,7 @@ def read_tables(path: str) -> tuple[dict[str, Table], list[str]]:
     notes: list[str] = []
     if not source.exists():
         raise _missing(source)
-    if source.is_file():
+    if not source.is_dir():
         return {"train": _read_table(source, notes.append)}, notes
     if is_saved_data_set(source):
         return read_saved_tables(source)

@@ -121,7 +121,7 @@ def _read(path: str | Path, key: str) -> PreTrainedTokenizerFast:
     if not name:
         raise InputError("not an address on the hub", path=path, key=key, hint="write hf:NAME")
     try:
-        return AutoTokenizer.from_pretrained(name, local_files_only=not on_hub)
+        return AutoTokenizer.from_pretrained(name, local_files_only=not on_hub, trust_remote_code=False)
     except Exception as error:  # the libraries raise KeyError, plain Exception, ...
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"holds no tokenizer: {reason}", path=path, key=key) from None
