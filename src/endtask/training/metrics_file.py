@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from endtask.io.atomic import write_text
-from endtask.processes import ALONE, Processes
 from endtask.io.parsing import parse_json
+from endtask.processes import ALONE, Processes
 from endtask.training.loop import StepRecord
 
 
