@@ -135,7 +135,7 @@ def test_resolved_settings_are_accepted_back(tmp_path: Path, suffix: str, preset
         {},
         optional={
             "seed": st.integers(0, 2**31),
-            "output_dir": st.text(st.characters(codec="utf-8"), max_size=20),
+            "output_dir": st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20),
             "pretrain": st.fixed_dictionaries(
                 {
                     "learning_rate": st.floats(1e-8, 10),
@@ -152,7 +152,11 @@ def test_resolved_settings_are_accepted_back(tmp_path: Path, suffix: str, preset
             "compile": st.booleans() | st.sampled_from(["auto", "graphs"]),
             "report_to": st.lists(st.sampled_from(["tensorboard", "wandb", "trackio", "mlflow"])),
             "corpus": st.fixed_dictionaries(
-                {"sources": st.lists(st.fixed_dictionaries({"path": st.text(st.characters(codec="utf-8"))}))}
+                {
+                    "sources": st.lists(
+                        st.fixed_dictionaries({"path": st.text(st.characters(codec="utf-8", exclude_characters="\0"))})
+                    )
+                }
             ),
         },
     )
