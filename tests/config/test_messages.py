@@ -221,10 +221,6 @@ KEEP_HEAD = {"head": "pretrained"}
             "key 'finetune.start_from': best needs pre-training; skip_pretraining is true",
         ),
         (
-            {"skip_finetuning": True, "pretrain": {"task_head": "tlm"}},
-            "key 'skip_finetuning': true needs pretrain.task_head: stock, the head of the saved model",
-        ),
-        (
             {"skip_finetuning": True, "pretrain": {"weighting": {"rho1": "inf"}}},
             "key 'skip_finetuning': true with pretrain.weighting.rho1: inf would leave the task head untrained",
         ),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control, permutation_test
 
 from endtask.errors import InputError
-from endtask.evaluation.significance import holm, metric_permutation
+from endtask.evaluation.significance import holm, metric_permutation, run_permutation
 from tests.evaluation.old_scipy import seeded
 from tests.evaluation.sklearn_scores import Labels
 
@@ -234,3 +234,14 @@ def test_holm_is_never_more_lenient_than_the_false_discovery_rate(p_values: list
 def test_holm_refuses_what_is_no_p_value(wrong: float) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         holm([0.5, wrong])
+
+
+@pytest.mark.parametrize(("first", "second"), [(3, 3), (5, 4), (10, 10)])
+def test_permutation_over_runs_is_scipys(first: int, second: int) -> None:
+    random = np.random.default_rng(first)
+    left, right = random.normal(0.02, 0.03, first), random.normal(0.0, 0.03, second)
+    reference = permutation_test(
+        (left, right), lambda a, b: a.mean() - b.mean(), permutation_type="independent", n_resamples=np.inf
+    )
+    exact = first + second < 20
+    assert run_permutation(left, right) == pytest.approx(reference.pvalue, abs=1e-12 if exact else 0.02)

@@ -221,7 +221,7 @@ def test_batches_by_the_token_keep_their_room(texts: AlignedTexts) -> None:
 def test_the_loss_is_the_mean_over_both_classes(texts: AlignedTexts) -> None:
     objective, network = make(texts, guided=False), make_aligned_network(2)
     batch = objective.batch(0)
-    value = objective.loss(network, batch).total
+    value = objective.loss(network, batch).total / batch.text_share
     assert abs(value.item() - np.log(2)) < 0.05
     assert objective.flops(network, batch) > network.training_flops(batch)
 
@@ -236,7 +236,7 @@ def test_guided_the_losses_of_texts_and_of_tokens_are_added(texts: AlignedTexts)
     logs = network.heads[words_head(HEAD)](network(batch)).log_softmax(-1)[asked]
     by_hand = -logs[torch.arange(len(logs)), batch.token_labels[asked]].mean()
     assert torch.allclose(loss.parts["words"], by_hand)
-    assert torch.allclose(loss.total, loss.parts["match"] + by_hand)
+    assert torch.allclose(loss.total, batch.text_share * loss.parts["match"] + batch.token_share * by_hand)
     assert objective.flops(network, batch) > PairClassification.flops(objective, network, batch)
 
 

@@ -77,8 +77,9 @@ def test_init_writes_a_proposal_that_load_accepts(tmp_path: Path, toy: Path, com
     assert "aligned objective: one class for a text" in answer.out
     settings = load_settings(path)
     assert settings.reads_aligned
+    assert not any(objective.sees_labels for objective in settings.pretrain.used_objectives.values())
     assert settings.aligned.sources[0].path == corpus
-    assert list(settings.pretrain.used_objectives) == ["aligned", "corpus", "task"]
+    assert list(settings.pretrain.used_objectives) == ["aligned", "corpus", "task_texts"]
 
 
 def test_align_needs_a_task_and_a_corpus(tmp_path: Path, command: Any) -> None:

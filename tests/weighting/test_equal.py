@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from endtask.weighting.base import ScheduledObjective
-from endtask.weighting.equal import Equal
+from endtask.weighting.equal import Equal, EqualWeighting, WarmedTask
 
 
 @pytest.mark.parametrize("names", [("a",), ("a", "b"), ("a", "b", "c")])
@@ -33,3 +33,13 @@ def test_an_objective_without_weight_has_no_turn() -> None:
 def test_weights_that_make_no_sense_are_refused(weights: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="2 objectives need as many weights, none negative"):
         Equal("a", "b", weights=weights)
+
+
+def test_the_weight_of_the_task_grows_from_about_zero() -> None:
+    config = EqualWeighting.Config(task_warmup=0.5)
+    rule = WarmedTask("mlm", "task", weights=(3, 1), task="task", steps=40, config=config)
+    for step in range(40):
+        mlm, task = 3.0, min(1.0, (step + 1) / 20)
+        weights = {turn.objective: turn.weight for turn in rule.schedule(step)}
+        assert weights == pytest.approx({"mlm": mlm / (mlm + task), "task": task / (mlm + task)})
+    assert rule.schedule(0)[1].weight < 0.02

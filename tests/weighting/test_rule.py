@@ -71,6 +71,16 @@ def test_weights_start_where_they_are_told_and_move_from_there() -> None:
     assert list(found.values()) == pytest.approx(expected)
 
 
+def test_the_weight_of_the_task_can_grow_over_the_first_steps() -> None:
+    rule = Meta(["task", "mlm"], Given(), settings=meta_settings(task_warmup=0.5, floor=0), device=CPU, steps=8)
+    for number in range(8):
+        found = step(rule, number, 0.0, 0.0)
+        grown = min(1.0, (number + 1) / 4)
+        assert found["task"] == pytest.approx(grown / (1 + grown))
+        assert sum(found.values()) == pytest.approx(1.0)
+        assert rule.values()["weight/task"].item() == pytest.approx(found["task"])
+
+
 @pytest.mark.parametrize("start", [[1.0], [1.0, 0.0]])
 def test_a_start_that_fits_no_objectives_is_refused(start: list[float]) -> None:
     with pytest.raises(ValueError, match="2 objectives need as many weights above 0"):

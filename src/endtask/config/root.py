@@ -123,6 +123,11 @@ class Settings(Section):
         return self.tokenizer.path is None and self.model.path is None
 
     @property
+    def has_tlm_head(self) -> bool:
+        """Whether pre-training has TLM's head; without fine-tuning it trains the head that is saved."""
+        return self.pretrain.task_head == "tlm" and not self.skip_finetuning
+
+    @property
     def model_seeds(self) -> tuple[int, ...]:
         """The seeds whose weights are scored: all of fine-tuning, or the first one for the weights of pre-training."""
         return self.finetune.seeds if not self.skip_finetuning else self.finetune.seeds[:1]
@@ -251,8 +256,6 @@ class Settings(Section):
             raise ValueError("skip_pretraining: true with skip_finetuning: true would train nothing")
         if self.skip_pretraining and self.finetune.start_from == "best":
             raise ValueError("finetune.start_from: best needs pre-training; skip_pretraining is true")
-        if self.skip_finetuning and self.pretrain.task_head != "stock":
-            raise ValueError("skip_finetuning: true needs pretrain.task_head: stock, the head of the saved model")
         if self.skip_finetuning and not self.pretrain.trains_task:
             raise ValueError(f"skip_finetuning: true with {self.without_task} would leave the task head untrained")
         if self.finetune.start_from == "best" and self.pretrain.eval_steps is None:
@@ -266,7 +269,7 @@ class Settings(Section):
     @model_validator(mode="after")
     def finetuning_fits(self) -> Settings:
         self.finetune.check_loss(self.model.dropout)
-        if self.finetune.head == "pretrained" and self.pretrain.task_head != "stock":
+        if self.finetune.head == "pretrained" and self.has_tlm_head:
             raise ValueError("finetune.head: pretrained needs pretrain.task_head: stock, the head of the saved model")
         trains_head = not self.skip_pretraining and self.pretrain.trains_task
         if self.finetune.keep_better and not trains_head:

@@ -23,8 +23,9 @@ _NOT_SIGNIFICANT = "No clear difference"
 _VERDICTS = (*_SIGNIFICANT, *_SIGNIFICANT_ONE_SEED, _NOT_SIGNIFICANT)
 _SCORES = (
     "The interval of a score is that of its mean over new rows and new seeds (bootstrap, 95%); p comes from a paired "
-    "permutation test over rows, and Holm's p is corrected for all tests of the table. Rows of a group, such as "
-    "rows with the same text, are drawn and permuted together."
+    "permutation test over rows, and Holm's p is corrected for all tests of the table; p (runs) permutes whole runs, "
+    "as TARTAN does, where there are four or more. Rows of a group, such as rows with the same text, are drawn and "
+    "permuted together."
 )
 _COSTS = (
     "Of a run with all its fine-tuning seeds, as if no stage had been reused. Training is pre-training and "
@@ -187,13 +188,25 @@ def score_table(result: ComparisonResult, table: ResultTable, caption: str = "")
     rows, metric = result.evaluation, shown.metric_name(result.evaluation.metric)
     leak_free = ["leak-free", "its p (Holm)"] if rows.has_leaks else []
     dev = ["dev"] if rows.split != "dev" else []
-    tests = [f"against {table.reference.title}", "95%", "p", "p (Holm)"]
+    tests = [
+        f"against {table.reference.title}",
+        "95%",
+        "p",
+        "p (Holm)",
+        *(["p (runs)"] if _has_p_of_runs(table) else []),
+    ]
     columns = ["variant", "models", f"{metric} on {rows.split}", "95%", *dev, *tests, *leak_free]
-    cells = [_score_cells(result, row) for row in table.rows]
+    cells = [_score_cells(result, row, _has_p_of_runs(table)) for row in table.rows]
     return Table(columns, cells, caption, _reference_index(table))
 
 
-def _score_cells(result: ComparisonResult, row: TableRow) -> list[str]:
+def _has_p_of_runs(table: ResultTable) -> bool:
+    """Return whether some difference was also tested over runs."""
+    differences = [row.score.difference for row in table.rows if row.score is not None]
+    return any(difference is not None and difference.p_runs is not None for difference in differences)
+
+
+def _score_cells(result: ComparisonResult, row: TableRow, p_of_runs: bool) -> list[str]:
     rows, score = result.evaluation, row.score
     difference = score.difference if score is not None else None
     cells = [row.title, str(row.models or _EMPTY), score_in_words(row, score), interval_in_words(score)]
@@ -201,6 +214,9 @@ def _score_cells(result: ComparisonResult, row: TableRow) -> list[str]:
         cells.append(score_in_words(row, row.dev) if row.dev else _EMPTY)
     points = f"{100 * difference.mean:+.1f}" if difference is not None else _EMPTY
     cells += [points, interval_in_words(difference), *_p_values(difference)]
+    if p_of_runs:
+        p_runs = difference.p_runs if difference is not None else None
+        cells.append(_EMPTY if p_runs is None else p_in_words(p_runs))
     if rows.has_leaks:
         leak_free = row.leak_free.difference if row.leak_free is not None else None
         cells += [score_in_words(row, row.leak_free) if row.leak_free else _EMPTY, _p_values(leak_free)[1]]

@@ -10,8 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.evaluation.significance import bootstrap_interval, holm, metric_permutation, numbered_groups
-from endtask.evaluation.task_metrics import score_runs
+from endtask.evaluation.significance import (
+    bootstrap_interval,
+    holm,
+    metric_permutation,
+    numbered_groups,
+    run_permutation,
+)
+from endtask.evaluation.task_metrics import Measure, score_runs
 from endtask.experiments.trial_results import EvaluationSet, TrialResult
 from endtask.seeds import generator
 from endtask.task.targets import Answers
@@ -20,6 +26,8 @@ PERMUTATIONS = 10_000
 LEVEL = 0.95
 ALPHA = 0.05
 _PERMUTATIONS_AT_ONCE = 500
+_FEWEST_RUNS = 4
+"""With three runs each, no p-value over runs can be below .1."""
 
 Tree = dict[str, Any]
 
@@ -29,7 +37,7 @@ class Difference:
     """A variant's score minus the reference variant's score on the same rows.
 
     `low` and `high` are the ends of the bootstrap interval, if computed; `p_holm` is corrected for all tests of the
-    table.
+    table. `p_runs` permutes runs instead of rows, as TARTAN does; None with fewer than four runs of either variant.
     """
 
     mean: float
@@ -37,6 +45,7 @@ class Difference:
     p_holm: float = 1.0
     low: float | None = None
     high: float | None = None
+    p_runs: float | None = None
 
     @property
     def is_significant(self) -> bool:
@@ -98,7 +107,8 @@ class PairedTests:
         paired = _seeds(trials) == _seeds(self.against)
         low, high = bootstrap_interval(predicted, reference, truth, metric, **options, paired_runs=paired)
         p_value = metric_permutation(predicted, reference, truth, metric, groups=groups, permutations=self.permutations)
-        return replace(score, difference=Difference(mean, p_value, low=low, high=high))
+        p_runs = _p_over_runs(run_scores(predicted, truth, metric), run_scores(reference, truth, metric))
+        return replace(score, difference=Difference(mean, p_value, low=low, high=high, p_runs=p_runs))
 
 
 def untested_scores(trials: Sequence[TrialResult], rows: EvaluationSet) -> tuple[Score, Score | None]:
@@ -153,6 +163,17 @@ def loss_permutation(
 def predictions(trials: Sequence[TrialResult]) -> Answers:
     """Return predictions by pre-training seed, fine-tuning seed and row."""
     return np.stack([trial.predicted for trial in trials])
+
+
+def run_scores(predicted: Answers, truth: Answers, metric: Measure) -> NDArray[np.float64]:
+    """Return the score of each pre-training: the mean over its fine-tunings, which are not independent."""
+    scores: NDArray[np.float64] = score_runs(flat(predicted), truth, metric).reshape(predicted.shape[:2]).mean(axis=1)
+    return scores
+
+
+def _p_over_runs(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
+    """Return the p-value over runs; None where no choice of so few runs is rare enough."""
+    return run_permutation(first, second) if min(len(first), len(second)) >= _FEWEST_RUNS else None
 
 
 def flat(predicted: Answers) -> Answers:

@@ -67,7 +67,7 @@ class BuildContext:
 
 def pretrain_head(settings: Settings) -> str:
     """Return the name of the head through which pre-training learns the task."""
-    return TLM_TASK if settings.pretrain.task_head == "tlm" else TASK
+    return TLM_TASK if settings.has_tlm_head else TASK
 
 
 def masking_of(packed: Path, settings: Settings) -> Masking:

@@ -37,7 +37,11 @@ def propose(task: Task, sources: list[dict[str, str]]) -> Proposal:
     {'kind': 'acronyms'}
     """
     aligned, reason, extra_settings = _objective(task, sources)
-    objectives = {"corpus": {"kind": "mlm", "texts": "selection"}, "task": {"kind": "joint"}, "aligned": aligned}
+    objectives = {
+        "corpus": {"kind": "mlm", "texts": "selection"},
+        "task_texts": {"kind": "mlm", "texts": "task"},  # no labels, so that `few-shot --folds` can score all rows
+        "aligned": aligned,
+    }
     settings = {"aligned.sources": sources, "pretrain.weighting.name": "equal", "pretrain.objectives": objectives}
     return Proposal({**settings, **extra_settings}, reason)
 

@@ -51,7 +51,7 @@ def network_of_auxiliary_task(task: Task, name: str, packed: Path, settings: Set
 
 def _network(task: Task, packed: Path, settings: Settings, least_vocabulary: int = 0) -> Network:
     tokenizer = load_tokenizer(packed / "tokenizer")
-    seed, tlm_head = derive(settings.pretrain_seed, "weights"), settings.pretrain.task_head == "tlm"
+    seed, tlm_head = derive(settings.pretrain_seed, "weights"), settings.has_tlm_head
     markers = tuple(tokenizer.convert_tokens_to_ids(list(settings.tokenizer.entity_markers)))
     if settings.model.path is not None:
         checkpoint = open_checkpoint(settings.model.path)

@@ -19,6 +19,7 @@ from endtask.objectives.base import BuiltObjective
 from endtask.weighting.base import Rule
 
 ScheduleKind = Literal["linear", "cosine", "constant", "warmup_stable_decay"]
+_LONGEST_WARMUP, _SCALED_WARMUP = 0.5, 0.1
 DECAY_FRACTION = 0.2
 """Share of the steps in which the learning rate of `warmup_stable_decay` falls."""
 
@@ -52,13 +53,22 @@ def schedule_factor(
 
 
 def warmup_steps_of(settings: PhaseSettings, steps: int) -> int:
-    """Return the number of warm-up steps: the setting, at most all, or a share of the steps.
+    """Return the number of warm-up steps: the setting, or a share of the steps.
 
-    >>> warmup_steps_of(PhaseSettings(warmup_steps=0.1), 50), warmup_steps_of(PhaseSettings(warmup_steps=80), 50)
-    (5, 50)
+    A number that is more than half of the steps belongs to a longer run: a tenth of the steps replaces it.
+
+    >>> [warmup_steps_of(PhaseSettings(warmup_steps=warmup), 50) for warmup in (0.1, 20, 80)]
+    [5, 20, 5]
     """
     warmup = settings.warmup_steps
-    return min(int(warmup), steps) if warmup >= 1 else int(steps * warmup)
+    if warmup < 1:
+        return int(steps * warmup)
+    return int(_SCALED_WARMUP * steps) if is_warmup_too_long(settings, steps) else int(warmup)
+
+
+def is_warmup_too_long(settings: PhaseSettings, steps: int) -> bool:
+    """Return whether a warm-up in steps takes more than half of the steps."""
+    return settings.warmup_steps >= 1 and settings.warmup_steps > _LONGEST_WARMUP * steps
 
 
 def batches_in_step(step: int, *, steps: int, accumulation: int, ramp_fraction: float) -> int:

@@ -23,7 +23,7 @@ from endtask.training.loop import StepRecord, build_optimizer, train
 from endtask.training.metrics_file import MetricsFile
 from endtask.training.optimizer import Optimizer
 from endtask.training.pacing import Pacer
-from endtask.training.phase import Phase
+from endtask.training.phase import Phase, is_warmup_too_long, warmup_steps_of
 
 TrainState = dict[str, Any]
 _RATE_FACTOR, _MAX_ROLLBACKS = 0.5, 3
@@ -70,6 +70,12 @@ def run_phase(
     this phase; the time left of the run includes it.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    if is_warmup_too_long(phase.settings, phase.planned_steps):
+        steps = warmup_steps_of(phase.settings, phase.planned_steps)
+        say(
+            f"{label}: a warm-up of {phase.settings.warmup_steps:,.0f} steps is made for a longer training than "
+            f"{phase.planned_steps:,} steps; {steps:,} are used"
+        )
     optimizer = build_optimizer(phase)
     processes = phase.context.processes
     checkpoints = Checkpoints(folder, phase.network, optimizer, phase.weighting, phase.refresh, processes)

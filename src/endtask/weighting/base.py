@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pydantic import Field
+
 from endtask.config.section import PartConfig
 from endtask.registry import weightings
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from endtask.weighting.folds import Folds
 
 __all__ = [
+    "TASK_WARMUP",
     "ExtraCost",
     "PartConfig",
     "Rule",
@@ -42,6 +45,13 @@ __all__ = [
     "left_out_of_batches",
     "weightings",
 ]
+
+
+TASK_WARMUP: Any = Field(
+    0.0,
+    description="share of the steps over which the end task's weight grows from about 0 to its value, since a task "
+    "that weighs much from random weights on costs points; 0: none",
+)
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,16 @@ class Rule:
             raise ValueError(f"{type(self).__name__} has no state, got {sorted(state)}")
 
 
+def ramp(step: int, steps: int | None, share: float) -> float:
+    """Return how much of its weight the end task has at a step, if it grows over a share of the steps.
+
+    >>> [ramp(step, 10, 0.4) for step in (0, 1, 3, 9)], ramp(0, 10, 0.0), ramp(0, None, 0.4)
+    ([0.25, 0.5, 1.0, 1.0], 1.0, 1.0)
+    """
+    warmup_steps = 0 if steps is None else int(share * steps)
+    return min(1.0, (step + 1) / warmup_steps) if warmup_steps else 1.0
+
+
 def used_weights(objectives: Sequence[str], weights: Sequence[float] | None) -> list[tuple[str, float]]:
     """Return the objectives with a weight above 0 and their weights; without `weights` all have the weight 1."""
     values = [1.0] * len(objectives) if weights is None else list(weights)
@@ -116,6 +136,12 @@ class WeightingContext:
     network: Network
     settings: Settings
     context: DeviceContext
+
+    @property
+    def end_task(self) -> str:
+        """The first objective that learns from the end task's labels; empty without one."""
+        used = self.settings.used_objectives
+        return next((name for name in self.objectives if used[name].sees_labels), "")
 
     @property
     def weights(self) -> list[float]:

@@ -276,7 +276,7 @@ class GuidedAcronyms(Acronyms):
     def batch(self, step: int) -> TextBatch:
         """Return the labelled inputs of a step, with a class for each token of the texts."""
         acronyms = self.letters(step)
-        batch = self.lay_out(*self.inputs(acronyms))
+        batch = self.stream.with_shares(self.lay_out(*self.inputs(acronyms)), step)
         labels = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
         for (segment, letters, match), end in zip(acronyms, batch.offsets[1:].tolist(), strict=False):
             classes = self.token_classes(segment, letters if match else None)
@@ -299,13 +299,13 @@ class GuidedAcronyms(Acronyms):
         return classes
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Return the mean cross-entropy of both classes, plus that of the tokens' classes."""
+        """Return the mean cross-entropy of both classes, plus that of the tokens' classes, each by its share."""
         assert batch.token_labels is not None
         hidden = network(batch)
         match = self.match_loss(network, hidden, batch)
         logits = network.heads[words_head(self._head)](hidden)
         words = batch.of_labelled(functional.cross_entropy(logits, batch.token_labels, ignore_index=IGNORED))
-        return Loss(match + words, {"match": match, "words": words})
+        return Loss(batch.text_share * match + batch.token_share * words, {"match": match, "words": words})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Return the cost of the encoder, of a head once per input, and of the other once per token."""

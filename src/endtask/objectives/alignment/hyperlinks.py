@@ -84,7 +84,7 @@ class SpanBoundaries:
     def batch(self, step: int) -> TextBatch:
         """Return the texts of a step with the classes of their tokens."""
         positions = self.stream.positions(step)
-        batch = self.stream.lay_out_texts(self._texts, positions)
+        batch = self.stream.with_shares(self.stream.lay_out_texts(self._texts, positions), step)
         labels = np.full(len(batch.input_ids), IGNORED, dtype=np.int64)
         starts = batch.offsets.numpy()
         for start, position in zip(starts, positions, strict=False):
@@ -104,9 +104,9 @@ class SpanBoundaries:
         return labels
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Return the mean cross-entropy over the tokens that have a class."""
+        """Return the mean cross-entropy over the tokens that have a class, in proportion to the number of tokens."""
         value = cross_entropy(network.heads[self._head](network(batch)), batch)
-        return Loss(value, {"spans": value})
+        return Loss(batch.token_share * value, {"spans": value})
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Return the cost of the encoder, and of the head once per token."""

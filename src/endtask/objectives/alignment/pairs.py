@@ -137,6 +137,11 @@ class AlignedStream:
         """Return the random generator of a step."""
         return generator(self._seed, "make", self._name, step)
 
+    def with_shares(self, batch: TextBatch, step: int) -> TextBatch:
+        """Return the batch of a step with its texts and tokens relative to the mean batch, as in `TextStream`."""
+        text_share, token_share = self.plan.shares(step)
+        return replace(batch, text_share=text_share, token_share=token_share)
+
     def lay_out_texts(self, texts: PackedTexts, positions: NDArray[np.int64]) -> TextBatch:
         """Return the batch of packed texts as they are."""
         return lay_out(texts, positions, self._layout)
@@ -208,16 +213,16 @@ class PairClassification(ABC):
 
     def batch(self, step: int) -> TextBatch:
         """Return the labelled inputs of a step."""
-        return self.lay_out(*self.make(step))
+        return self.stream.with_shares(self.lay_out(*self.make(step)), step)
 
     def lay_out(self, inputs: list[PairInput], classes: NDArray[np.int64]) -> TextBatch:
         """Return the batch of inputs with their classes."""
         return with_answers(self.stream.lay_out(inputs), classes, 1 / len(classes))
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Return the mean cross-entropy of both classes."""
+        """Return the mean cross-entropy of both classes, in proportion to the number of inputs."""
         value = self.match_loss(network, network(batch), batch)
-        return Loss(value, {"match": value})
+        return Loss(batch.text_share * value, {"match": value})
 
     def match_loss(self, network: Network, hidden: Tensor, batch: TextBatch) -> Tensor:
         """Return the mean cross-entropy of both classes from the encoder's vectors (N, hidden)."""

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from endtask.config.section import Fraction, PartConfig, Positive, PositiveNumber
+from endtask.weighting.base import TASK_WARMUP
 
 LEARNED_WEIGHTS = "learned weights"
 """The name of the weight updates in tables of costs and of data usage."""
@@ -35,6 +36,7 @@ class MetaConfig(PartConfig):
         "layers",
         description="whose gradients are compared: the encoder's without its embeddings, or all of the encoder's",
     )
+    task_warmup: Fraction = TASK_WARMUP
     split: Literal["folds", "dev"] = Field(
         # Paper: dev.
         "folds",

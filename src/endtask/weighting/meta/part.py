@@ -73,7 +73,7 @@ class MetaWeighting(Weighting):
         """Return the rule with its held-out gradient."""
         from endtask.weighting.meta.rule import meta_rule
 
-        return meta_rule(run, self.config, self.folds(run.task, run.settings.pretrain_seed, steps))
+        return meta_rule(run, self.config, self.folds(run.task, run.settings.pretrain_seed, steps), steps)
 
     def extra_cost(self, run: WeightingContext) -> ExtraCost | None:
         """Return the cost of a weight update."""

@@ -20,7 +20,7 @@ from endtask.objectives.task_losses import TaskObjective, task_objective
 from endtask.seeds import derive, generator
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
-from endtask.weighting.base import ExtraCost, Rule, ScheduledObjective, WeightingContext
+from endtask.weighting.base import ExtraCost, Rule, ScheduledObjective, WeightingContext, ramp
 from endtask.weighting.folds import SPLIT_KEY, Folds, groups_in
 from endtask.weighting.meta.config import LEARNED_WEIGHTS, MetaConfig
 from endtask.weighting.meta.gradient import HeldOutGradient
@@ -72,6 +72,7 @@ class Meta(Rule):
         settings: MetaConfig,
         device: torch.device,
         start: Sequence[float] | None = None,
+        steps: int | None = None,
     ) -> None:
         count = len(objectives)
         if not objectives or len(set(objectives)) != count:
@@ -84,6 +85,7 @@ class Meta(Rule):
         self._logits = (1.0 / count + (initial / initial.mean()).log()).float().to(device)
         self._next_logits = self._logits
         self._cosines = self._not_measured()
+        self._steps, self._step = steps, 0
 
     def schedule(self, step: int) -> tuple[ScheduledObjective, ...]:
         """Return all objectives; `weigh` replaces these weights."""
@@ -96,7 +98,7 @@ class Meta(Rule):
     @torch.no_grad()
     def weigh(self, step: int, gradients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return the weights of all objectives by the moved logits, which `after_step` stores."""
-        self._next_logits, self._cosines = self._logits, self._not_measured()
+        self._step, self._next_logits, self._cosines = step, self._logits, self._not_measured()
         if step % self._settings.every == 0:
             held_out = self._gradient(step)
             cosines = [self._cosine(held_out, gradients[name]) for name in self._names]
@@ -140,8 +142,13 @@ class Meta(Rule):
         return dot(held_out, gradient) / lengths.clamp(min=_EPSILON)
 
     def _weights(self, logits: Tensor) -> Tensor:
-        """Return the weights with their floors; they add up to one."""
-        return self._floors + (1.0 - self._settings.floor) * logits.softmax(0)
+        """Return the weights of the last step with their floors; they add up to one. The first is the end task's."""
+        weights = self._floors + (1.0 - self._settings.floor) * logits.softmax(0)
+        grown = ramp(self._step, self._steps, self._settings.task_warmup)
+        if grown == 1.0:
+            return weights
+        weights = torch.cat([grown * weights[:1], weights[1:]])
+        return weights / weights.sum()
 
 
 class TextHeldOut:
@@ -243,11 +250,11 @@ def _pass_cost(network: Network, packed: PackedTexts, texts: int) -> tuple[float
     return size.amount * float(packed.lengths.mean()), size.amount * flops / sampled
 
 
-def meta_rule(run: WeightingContext, config: MetaConfig, folds: Folds | None) -> Meta:
+def meta_rule(run: WeightingContext, config: MetaConfig, folds: Folds | None, steps: int | None = None) -> Meta:
     """Return the rule over the objectives of a phase; the first that sees the labels is the end task's."""
     settings = run.settings
     used, seed = settings.used_objectives, derive(settings.pretrain_seed, "meta")
-    end_task = next(name for name in run.objectives if used[name].sees_labels)
+    end_task = run.end_task
 
     def labelled(split: str, size: int) -> TaskObjective:
         texts = PackedTexts(run.packed / ("task" if split == "train" else split))
@@ -267,7 +274,7 @@ def meta_rule(run: WeightingContext, config: MetaConfig, folds: Folds | None) ->
     gradient = HeldOutGradient(run.network, source, settings=config, context=run.context, seed=seed)
     names = [end_task, *(name for name in run.objectives if name != end_task)]
     start = [used[name].weight for name in names]
-    return Meta(names, gradient, settings=config, device=run.context.device, start=start)
+    return Meta(names, gradient, settings=config, device=run.context.device, start=start, steps=steps)
 
 
 HEAD_TASKS: dict[str, Callable[[int], HeadTask]] = {
