@@ -107,21 +107,39 @@ def current_processes() -> Processes:
     return _current
 
 
+def lost_process(error: BaseException) -> bool:
+    """Return whether an exchange failed because another process has ended; its own message says why."""
+    return _current.count > 1 and any(text in str(error) for text in _LOST)
+
+
+_LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited")
+
+
+def is_started_by_torchrun() -> bool:
+    """Return whether torchrun started this process as one of several."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
 def join_processes() -> Processes:
     """Join the other processes if torchrun started this one, and return all of them; only the first one prints."""
     global _current, _control_group
-    count, is_started = int(os.environ.get("WORLD_SIZE", "1")), "TORCHELASTIC_RUN_ID" in os.environ
-    if _current.count > 1 or count == 1 or not is_started:
+    if _current.count > 1 or not is_started_by_torchrun():
         return _current
     import torch
     from torch import distributed
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
 
     local_rank, local_count = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     devices = torch.cuda.device_count()
     if devices:
         torch.cuda.set_device(local_rank % devices)
     if not distributed.is_initialized():
-        distributed.init_process_group("cpu:gloo,cuda:nccl" if local_count <= devices else "gloo")
+        backend = "cpu:gloo,cuda:nccl" if local_count <= devices else "gloo"
+        store, rank, count = next(rendezvous("env://"))
+        # The launcher keeps its store for processes that it starts again, with the addresses of those that ended.
+        store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        distributed.init_process_group(backend, store=store, rank=rank, world_size=count)
     _control_group = distributed.new_group(backend="gloo", timeout=_LONGEST_WAIT)
     _current = Processes(distributed.get_rank(), distributed.get_world_size())
     if not _current.is_first:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn, cast
 
@@ -37,8 +38,12 @@ from endtask.cli.options import examples
 from endtask.errors import InputError
 from endtask.io.atomic import system_error
 from endtask.io.stage_folder import package_version
+from endtask.processes import current_processes, is_started_by_torchrun, lost_process
 from endtask.registry import load_plugin
 from endtask.terminal import prepare_streams, print_lines, print_message, unsafe_argument
+
+_SECONDS_BEFORE_OTHERS_SPEAK = 3.0
+"""The first of several processes often has the same message, and its end ends the others."""
 
 
 class _Interrupted(Exception):
@@ -80,6 +85,7 @@ def _print_version(requested: bool) -> None:
 
 @app.callback()
 def endtask(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -93,6 +99,14 @@ def endtask(
     ] = None,
 ) -> None:
     """Turn a labelled task and a large pile of text into a small language model made for that task."""
+    together = {verb.NAME for verb in VERBS if getattr(verb, "IN_SEVERAL_PROCESSES", False)}
+    if is_started_by_torchrun() and context.invoked_subcommand not in together:
+        command = f"endtask {context.invoked_subcommand}"
+        raise InputError(f"{command} runs in one process, not by torchrun", hint=f"torchrun starts {_listed(together)}")
+
+
+def _listed(verbs: set[str]) -> str:
+    return ", ".join(f"endtask {verb}" for verb in sorted(verbs))
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -117,6 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:  # the reader of the output, such as `head`, has what it wanted
         sys.exit(1)
     except Exception as error:
+        if lost_process(error):
+            _stop("another process has ended; the same command resumes the run", 1)
         message = system_error(error)
         if message is None:
             raise
@@ -159,5 +175,9 @@ def _explain_usage(error: Any) -> NoReturn:
 
 
 def _stop(message: str, code: int) -> NoReturn:
+    processes = current_processes()
+    if not processes.is_first:
+        time.sleep(_SECONDS_BEFORE_OTHERS_SPEAK)
+        message = f"process {processes.rank + 1} of {processes.count}: {message}"
     print_message(f"endtask: {message}")
     sys.exit(code)

@@ -24,15 +24,17 @@ from endtask.cli.options import (
 )
 from endtask.cli.predict import trial_line
 from endtask.errors import InputError
-from endtask.processes import join_processes
+from endtask.processes import is_started_by_torchrun, join_processes
 from endtask.progress import recorded, set_quiet
 from endtask.terminal import print_json, print_lines
 
 NAME = "run"
+IN_SEVERAL_PROCESSES = True
 EXAMPLES = examples(
     "endtask run --task data/chemprot --corpus 'corpus/*.jsonl.zst' --budget 10min --output runs/chemprot",
     "endtask run my-task.yaml --set pretrain.learning_rate=1e-3",
     "endtask run runs/chemprot                  # resume after a stop",
+    "endtask run my-task.yaml --nproc 4         # train on four GPUs",
     "endtask run runs/chemprot --from finetune  # redo fine-tuning and later stages",
     "endtask run --bundle chemprot.tar.zst --results chemprot.json  # made by endtask bundle on another machine",
 )
@@ -59,6 +61,10 @@ def command(
     start: StartOption = None,
     bundle: BundleOption = None,
     results: ResultsOption = None,
+    nproc: Annotated[
+        int | None,
+        typer.Option("--nproc", metavar="N", help="Train in N processes of this machine, such as one for each GPU."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what each stage would do; change nothing.")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -72,12 +78,19 @@ def command(
     from endtask.pipeline.run import run as run_stages
     from endtask.reporting.page import verdict_lines
 
+    if nproc is not None and not dry_run and not is_started_by_torchrun():
+        from endtask.cli.launch import launch
+
+        launch(nproc)
     set_quiet(quiet)
     is_first = join_processes().is_first
     if results is not None:
         from endtask.reporting.results import check_results_file
 
         check_results_file(results)
+    if bundle is not None and is_started_by_torchrun():
+        hint = f"unpack it first: endtask bundle {bundle} --unpack"
+        raise InputError("several processes cannot unpack a bundle", path=bundle, hint=hint)
     if bundle is not None:
         _check_bundle_flags({"SETTINGS": settings, "--task": task, "--corpus": corpus, "--preset": preset})
         settings, output = _unpacked(bundle, output, dry_run=dry_run), None

@@ -14,10 +14,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from endtask.encoders.batch import IGNORED, BatchShape, Layout, TextBatch, lay_out_tokens
+from endtask.encoders.network import Network
+from endtask.processes import Processes
 
 _ROUND = 128  # block size of GPU kernels
 _DEVIATIONS = 6.0
 """A part of fixed shape has rows for so many standard deviations more masked tokens than the mean part."""
+
+
+def own_part(batch: TextBatch, network: Network, processes: Processes) -> TextBatch:
+    """Return this process's part of a batch, with one process the batch."""
+    if processes.count == 1:
+        return batch
+    layout = network.layout(batch.longest)
+    return part_of(batch, processes.rank, processes.count, layout, fixed=network.fixed_shapes)
 
 
 def part_of(batch: TextBatch, number: int, count: int, layout: Layout, *, fixed: bool = False) -> TextBatch:

@@ -65,12 +65,24 @@ class Checkpoints:
     def load(self) -> tuple[int, dict[str, Any]] | None:
         """Restore all tensors; return the steps done and the state, or None without a checkpoint."""
         self.wait()
+        if not self._exists():
+            return None
+        try:
+            return self._load()
+        finally:
+            self._processes.wait()  # the first process may write the next checkpoint at once
+
+    def _exists(self) -> bool:
+        """Return whether there is a checkpoint, in which all processes have to agree."""
         self._processes.wait()
-        if self._processes.shared(self.path.exists()) != self.path.exists():
+        exists = self.path.exists()
+        self._processes.wait()
+        if self._processes.shared(exists) != exists:
             hint = "put the run on a disk that all machines share"
             raise TrainingError(f"{self.path} is not the same file in all processes", hint=hint)
-        if not self.path.exists():
-            return None
+        return exists
+
+    def _load(self) -> tuple[int, dict[str, Any]]:
         tensors, header = load_tensors(self.path, hint=_START_OVER)
         load_state_dict(self._network, _with_prefix(_NETWORK, tensors), self.path, hint=_START_OVER)
         try:

@@ -15,21 +15,20 @@ from typing import Any
 from torch import nn
 
 from endtask.encoders.batch import TextBatch
-from endtask.encoders.batch_parts import part_of
+from endtask.encoders.batch_parts import own_part
 from endtask.errors import TrainingError
 from endtask.io.stage_folder import StageFolder
 from endtask.objectives.base import Batch, BuiltObjective, Loss
 from endtask.processes import Processes, current_processes
 
 
-def own_part(batch: Batch, network: Any, processes: Processes) -> Batch:
-    """Return this process's part of a batch, with one process the batch."""
+def part_for(processes: Processes, batch: Batch, network: Any) -> Batch:
+    """Return the part of a batch that this process trains on, with one process the batch."""
     if processes.count == 1:
         return batch
     if not isinstance(batch, TextBatch):
         raise TrainingError(f"batches of {type(batch).__name__} cannot be divided among processes")
-    layout = network.layout(batch.longest)
-    return part_of(batch, processes.rank, processes.count, layout, fixed=network.fixed_shapes)
+    return own_part(batch, network, processes)
 
 
 class _Losses(nn.Module):

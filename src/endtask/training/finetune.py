@@ -17,16 +17,19 @@ from endtask.io.atomic import write_json
 from endtask.io.parsing import read_json
 from endtask.io.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.io.stage_folder import StageFolder, read_manifest
+from endtask.processes import current_processes
 from endtask.progress import say
 from endtask.task import Task
 from endtask.training.budget_plan import StepCost, flops_of, measure_cost, split_budget, steps_for, with_scoring
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
+from endtask.training.distributed import start_together
 from endtask.training.finetune_phase import (
     END_TASK,
     batches_per_epoch,
     finetune_phase,
+    rounds_of,
     steps_per_epoch,
     tokens_to_read,
 )
@@ -43,9 +46,11 @@ def finetune(task: Task, packed: Path, pretrained: Path, settings: Settings, sta
     """Fine-tune every learning rate and seed in the stage's folder, and return counts for the manifest.
 
     A killed stage resumes after the last finished seed. All seeds load their weights into one network, so nothing is
-    compiled twice.
+    compiled twice. Several processes divide the seeds and rates among them; each trains its own alone.
     """
-    stage.start()
+    start_together(stage)
+    if settings.skip_finetuning and not current_processes().is_first:
+        return {}
     context = choose_device_context(settings)
     network = move(network_for(task, packed, settings), settings, context, tokens=tokens_to_read(packed, settings))
     start = pretrained / (BEST_PRETRAINED if settings.finetune.start_from == "best" else WEIGHTS)
@@ -71,11 +76,22 @@ class _FinetuneRunner:
     def _seeds(self) -> tuple[int, ...]:
         return self.settings.model_seeds
 
+    @property
+    def _runs(self) -> list[tuple[float, int]]:
+        """The learning rate and the seed of each fine-tuning, in order."""
+        return [(rate, seed) for rate in self._rates for seed in self._seeds]
+
     def finetune(self) -> dict[str, Any]:
         """Train the unfinished seeds, select the learning rate with the best mean dev score, and return the counts."""
+        processes = current_processes()
         if "steps" not in self.stage.plan:
             load_weights(self.start, self.network)
-            self.stage.set_plan(**self._plan())
+            self.stage.set_plan(**processes.shared(self._plan() if processes.is_first else {}))
+        for rate, seed in processes.own(self._runs):
+            self._result(rate, seed)
+        processes.wait()
+        if not processes.is_first:
+            return {}
         results = {rate: [self._result(rate, seed) for seed in self._seeds] for rate in self._rates}
         metric = measure_of(self.task, self.settings.evaluate).name
         scores = {
@@ -122,7 +138,7 @@ class _FinetuneRunner:
         budget = self._budget()
         if budget is None:
             return plan
-        runs = len(self._rates) * len(self._seeds)
+        runs = rounds_of(len(self._runs), budget)
         share = budget.share(1 / runs)
         cost = measure_cost(phase, share)
         allowed = self._steps_in(share, cost, epoch)
@@ -182,7 +198,7 @@ class _FinetuneRunner:
         return {"seed": seed, "learning_rate": rate, "flops": flops_of(phase, state["tokens"]), **state}
 
     def _runs_after(self, rate: float, seed: int) -> int:
-        runs = [(one_rate, one_seed) for one_rate in self._rates for one_seed in self._seeds]
+        runs = current_processes().own(self._runs)
         return len(runs) - 1 - runs.index((rate, seed))
 
     def _dev_scores(self, folder: Path) -> DevScores:

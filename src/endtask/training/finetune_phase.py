@@ -13,6 +13,7 @@ from endtask.encoders.network import TASK, Network, auxiliary_head, reset_auxili
 from endtask.objectives.stream import TextStream
 from endtask.objectives.task import FinetunedTask
 from endtask.objectives.task_losses import task_objective
+from endtask.processes import current_processes
 from endtask.progress import duration
 from endtask.seeds import derive
 from endtask.task import Task
@@ -110,6 +111,11 @@ def number_of_runs(settings: Settings) -> int:
     return len(set(settings.finetune.learning_rates)) * len(settings.model_seeds)
 
 
+def rounds_of(runs: int, budget: Budget) -> int:
+    """Return how many fine-tunings share a budget: of a time budget those that follow each other in one process."""
+    return -(-runs // current_processes().count) if budget.seconds is not None else runs
+
+
 def amount_for_all_epochs(
     network: Network, task: Task, packed: Path, settings: Settings, context: DeviceContext
 ) -> float:
@@ -126,7 +132,8 @@ def amount_for_all_epochs(
         network.set_dropout(settings.pretrain.dropout)
     every = settings.finetune.eval_steps or batches_per_epoch(phase.objectives)
     cost = with_scoring(cost, packed / "dev", every=every)
-    return phase.steps * number_of_runs(settings) * cost.amount(settings.budget.unit)
+    runs = rounds_of(number_of_runs(settings), settings.budget)
+    return phase.steps * runs * cost.amount(settings.budget.unit)
 
 
 def plan_in_words(settings: Settings, amount: float) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 from endtask.config import Settings
 from endtask.errors import TrainingError
 from endtask.io.stage_folder import StageFolder
-from endtask.processes import Processes
+from endtask.processes import Processes, current_processes
 from endtask.progress import bar, say
 from endtask.training.checkpoint import Checkpoints
 from endtask.training.device import explain_out_of_memory
@@ -109,7 +109,7 @@ def run_stage_phase(
 ) -> TrainState:
     """Run a phase of a stage with the trackers of the settings, and return its state."""
     run = stage.final.parent
-    tracked = settings.report_to if phase.context.processes.is_first else ()
+    tracked = settings.report_to if current_processes().is_first else ()
     with open_trackers(tracked, run, settings.model_dump(mode="json"), label) as trackers:
         return run_phase(
             phase,

@@ -9,7 +9,7 @@ from queue import Full, Queue
 from threading import Event, Thread
 
 from endtask.objectives.base import Batch
-from endtask.training.distributed import own_part
+from endtask.training.distributed import part_for
 from endtask.training.phase import Phase
 from endtask.weighting.base import ScheduledObjective
 
@@ -73,7 +73,7 @@ def batches_of(phase: Phase, step: int) -> list[PreparedBatch]:
         objective = phase.objectives[scheduled.objective]
         for number in range(phase.batches_in(step)):
             batch = objective.batch(scheduled.step * phase.accumulation + number)
-            part = own_part(batch, phase.network, phase.context.processes)
+            part = part_for(phase.context.processes, batch, phase.network)
             prepared.append(
                 PreparedBatch(
                     scheduled,

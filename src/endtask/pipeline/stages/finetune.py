@@ -13,6 +13,7 @@ class Finetune(Stage):
     """Trains each seed and stores its best weights."""
 
     name = "finetune"
+    parallel = True
 
     def settings_read(self, settings: Settings) -> tuple[str, ...]:
         """Return the section of fine-tuning, and the settings of dev scores."""

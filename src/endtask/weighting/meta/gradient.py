@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from endtask.encoders.batch_parts import own_part
 from endtask.encoders.device_context import DeviceContext
 from endtask.objectives.base import Batch
 from endtask.seeds import derive
@@ -83,22 +84,32 @@ class HeldOutGradient:
         compared = [weight for weight, is_compared in self._weights.items() if is_compared]
         gradients = dict(zip(compared, torch.autograd.grad(loss, compared, allow_unused=True), strict=True))
         self._buffer.take([gradients.get(weight) for weight in self._weights])
-        return self._buffer.flat
+        return self._context.processes.add(self._buffer.flat)
 
     def _loss(self, step: int) -> Tensor:
         fit, batch = self._prefetcher.at(step)
         held_out, device, head_task = self._held_out, self._context.device, self._held_out.head_task
+        batch, share = self._own_part(batch)
         batch = batch.to(device)
         if fit is None:
             with self._context.autocast():
                 outputs = held_out.task_outputs(self._network, batch)
-            return head_task.loss(outputs.float(), held_out.targets(batch))
+            return share * head_task.loss(outputs.float(), held_out.targets(batch))
         fit = fit.to(device)
         with torch.no_grad():
             features = self._features(fit)
         head_seed = derive(self._seed, "meta head", step)
         head = fit_head(features, held_out.targets(fit), head_task, self._settings, head_seed)
-        return head_task.loss(head(self._features(batch)), held_out.targets(batch))
+        return share * head_task.loss(head(self._features(batch)), held_out.targets(batch))
+
+    def _own_part(self, batch: Any) -> tuple[Any, float]:
+        """Return this process's part of the held-out rows, and their share; each fits the head to all of them."""
+        processes, rows = self._context.processes, self._held_out.head_task.rows
+        if processes.count == 1:
+            return batch, 1.0
+        part = own_part(batch, self._network, processes)
+        some, of = (float(rows(self._held_out.targets(each))[1].sum()) for each in (part, batch))
+        return part, some / max(1.0, of)
 
     def _features(self, batch: Any) -> Tensor:
         """Return the features, in an autocast of their own: torch before 2.11 caches casts without gradients."""
