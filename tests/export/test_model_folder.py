@@ -235,3 +235,8 @@ def test_without_stage_2_the_first_seed_is_all_there_is(tmp_path: Path) -> None:
     with torch.inference_mode():
         found = model(**AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")).logits
     torch.testing.assert_close(found, logits(network, text))
+
+
+def test_files_have_the_permissions_of_other_files(finished_run: Path) -> None:
+    modes = {file.name: file.stat().st_mode & 0o777 for file in finished_run.rglob("*") if file.is_file()}
+    assert set(modes.values()) == {modes["settings.yaml"]}

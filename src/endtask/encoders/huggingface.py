@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,9 @@ def save_stock(model: Any, folder: Path) -> None:
         model.save_pretrained(str(folder))
     path = folder / "config.json"
     config = read_json(path)
+    for weights in folder.glob("*.safetensors"):  # the library makes them readable for the owner alone
+        shutil.copymode(path, weights)
+    config = json.loads(path.read_text(encoding="utf-8"))
     if config["model_type"] == "modernbert":
         write_json(path, _with_keys_of_all_releases(config))
 
