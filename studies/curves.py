@@ -10,7 +10,7 @@ from typing import Any
 
 from endtask.config import load_settings
 from endtask.io.run_layout import SETTINGS_FILE
-from endtask.io.stage_folder import read_manifest
+from endtask.io.stage_files import read_manifest
 from endtask.training.metrics_file import read_metrics
 from studies.stored_results import CURVES
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as parquet
 
 from endtask.io.run_layout import QUERIES, QUERY_WORDS, RETRIEVED, SELECTION, SETTINGS_FILE
 from endtask.io.selection_table import write_selection
-from endtask.io.stage_folder import MANIFEST
+from endtask.io.stage_files import MANIFEST
 from endtask.records import Document, Example, Selected
 from endtask.retrieval.words import words_of
 

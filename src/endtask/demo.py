@@ -17,7 +17,7 @@ from endtask.evaluation.task_metrics import measure_of
 from endtask.io.atomic import write_json
 from endtask.io.parsing import read_json
 from endtask.io.run_layout import RESULTS
-from endtask.io.stage_folder import read_manifest
+from endtask.io.stage_files import read_manifest
 from endtask.pipeline.run import Run, RunResult
 from endtask.progress import say
 from endtask.task.split import group_numbers

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.results_file import Results
 from endtask.io.machine import describe_machine
-from endtask.io.stage_folder import read_manifest
+from endtask.io.stage_files import read_manifest
 from studies.tables import gpu_of, markdown, mean_std, percent, select
 
 Tree = dict[str, Any]

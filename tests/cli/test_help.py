@@ -76,6 +76,7 @@ FLAGS = {
     "export": ["RUN", "--to", "--output", "--repo", "--public", "--json", "--quiet"],
     "report": ["RUN", "--latency", "--json"],
     "serve": ["FOLDER", "--host", "--port", "--token-file", "--name"],
+    "verify": ["RUN", "--json", "--quiet"],
     "ls": ["FOLDER", "--json"],
     "demo": ["--output", "--json", "--quiet"],
     "doctor": ["--json"],

@@ -11,7 +11,7 @@ import pytest
 
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection, read_statistics
-from endtask.io.stage_folder import read_manifest
+from endtask.io.stage_files import read_manifest
 from endtask.records import Selected
 from endtask.reporting.selection import quality_sentence
 from tests.conftest import Answer

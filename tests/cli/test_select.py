@@ -13,6 +13,7 @@ import pytest
 
 from endtask.io.run_layout import RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection
+from endtask.io.stage_files import write_manifest
 from endtask.pipeline.stages import STAGES
 from tests.conftest import Answer
 from tests.toy_run import hashes, write_settings
@@ -71,7 +72,7 @@ def test_the_reason_stands_where_why_shows_it(finished_run: Path, tmp_path: Path
 
 def test_a_dry_run_where_the_retrieved_texts_stayed_elsewhere(own_run: Path, command: Command) -> None:
     manifest = json.loads((own_run / "retrieve" / "manifest.json").read_text())
-    (own_run / "retrieve" / "manifest.json").write_text(json.dumps({**manifest, "left_out": [RETRIEVED]}))
+    write_manifest(own_run / "retrieve", {**manifest, "left_out": [RETRIEVED]})
     (own_run / "retrieve" / RETRIEVED).unlink()
     before = hashes(own_run)
     answer = command("select", own_run, "--dry-run", "--quiet")

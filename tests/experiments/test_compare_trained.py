@@ -10,7 +10,7 @@ import endtask
 from endtask.config import load_settings, resolve
 from endtask.experiments import compare
 from endtask.experiments.stage_reuse import REUSED_FROM
-from endtask.io.stage_folder import read_manifest
+from endtask.io.stage_files import read_manifest
 from endtask.reporting.page import summary
 from tests.toy_run import results, toy_settings
 

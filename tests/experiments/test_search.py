@@ -14,7 +14,7 @@ from endtask.experiments.record import read_record
 from endtask.experiments.search import RECORD, search
 from endtask.experiments.search_result import SearchResult
 from endtask.experiments.search_space import GridSearch, OptunaSearch, search_space
-from endtask.io.stage_folder import read_manifest
+from endtask.io.stage_files import read_manifest
 from tests.experiments.search_stubs import Stubs, toy
 
 GRID = GridSearch({"pretrain.weighting.rho1": (1, 19), "pretrain.objectives.task.rho2": (20.0, 100.0)})

@@ -13,7 +13,7 @@ from endtask.config import resolve
 from endtask.errors import InputError
 from endtask.experiments.stage_reuse import is_reused, reuse_data, reuse_stages
 from endtask.io.processes import run_lock
-from endtask.io.stage_folder import read_manifest
+from endtask.io.stage_files import read_manifest
 from endtask.pipeline.run import Run
 from tests.experiments.search_stubs import Stubs
 from tests.toy_run import hashes, toy_settings

@@ -12,7 +12,8 @@ import pytest
 from endtask.errors import InputError
 from endtask.io import stage_folder
 from endtask.io.digests import fingerprint
-from endtask.io.stage_folder import MANIFEST, StageFolder, read_manifest
+from endtask.io.stage_files import MANIFEST, read_manifest
+from endtask.io.stage_folder import StageFolder
 
 
 def stage(run: Path, mark: str = "f1") -> StageFolder:
@@ -205,5 +206,5 @@ def test_a_folder_without_a_manifest(tmp_path: Path) -> None:
 )
 def test_what_is_no_manifest_is_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / MANIFEST).write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(InputError, match=r"manifest.json: not a manifest"):
+    with pytest.raises(InputError, match=r"manifest.json: damaged: not a manifest"):
         read_manifest(tmp_path)

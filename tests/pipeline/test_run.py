@@ -322,7 +322,7 @@ def test_what_training_would_trip_over_is_met_first(toy: Path, tmp_path: Path) -
 
 def test_a_broken_manifest_is_one_line(toy: Path, own_run: Path) -> None:
     (own_run / "pack" / "manifest.json").write_text("{")
-    with pytest.raises(InputError, match=r"pack/manifest.json: not a manifest"):
+    with pytest.raises(InputError, match=r"pack/manifest.json: damaged: not a manifest"):
         endtask.run(toy_settings(toy, own_run))
 
 

@@ -16,6 +16,7 @@ from endtask.io.selection_table import write_selection
 from endtask.io.stage_folder import StageFolder
 from endtask.records import Document, Example, Selected
 from endtask.task import Task, audit
+from tests.edited import without_records
 
 MakeRun = Callable[..., Path]
 
@@ -57,6 +58,7 @@ class SmallRun:
             working = stage.start()
             stage.set_plan(steps_per_epoch=5)
             stage.finish(getattr(self, name)(working))
+        without_records(self.folder)
 
     def read(self, folder: Path) -> dict[str, Any]:
         """Audit and examples, as `endtask.pipeline.run` writes them."""

@@ -14,7 +14,7 @@ import pytest
 from endtask.errors import InputError
 from endtask.io.atomic import write_json
 from endtask.io.run_layout import STAGES
-from endtask.io.stage_folder import MANIFEST
+from endtask.io.stage_files import MANIFEST
 from endtask.reporting import run_folder
 from endtask.reporting.format import size
 from endtask.reporting.page import summary, verdict, verdict_lines, write_report
@@ -303,8 +303,8 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("read/manifest.json", "{", "not valid JSON"),
-        ("read/manifest.json", "{}", "key 'fingerprint': missing from the manifest"),
+        ("read/manifest.json", "{", "not a manifest"),
+        ("read/manifest.json", "{}", "not a manifest"),
         ("evaluate/results.json", "[1", "not valid JSON"),
         ("evaluate/predictions.jsonl", "oops\n", "row 1: not valid JSON"),
         ("settings.yaml", "a: [", "not valid YAML"),

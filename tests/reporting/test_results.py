@@ -11,6 +11,7 @@ import pytest
 from endtask.errors import InputError
 from endtask.reporting.results import check_results_file, results_of, write_results
 from endtask.task import Task
+from tests.edited import without_records
 
 
 def test_scores_predictions_and_cost(finished_run: Path, toy: Path) -> None:
@@ -44,6 +45,7 @@ def test_neither_texts_nor_weights(finished_run: Path, toy: Path, tmp_path: Path
 
 def test_rows_that_also_stand_in_train(finished_pair_run: Path, own_run: Path) -> None:
     assert results_of(finished_pair_run)["predictions"]["test"]["leak_free"] == [1] * 18
+    without_records(own_run)
     train, test = own_run / "read" / "train.jsonl", own_run / "read" / "test.jsonl"
     leaked = {**json.loads(train.read_text().splitlines()[0]), "id": "test-1"}
     lines = test.read_text().splitlines()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from endtask.errors import InputError
 from endtask.io.run_layout import QUERIES, QUERY_WORDS, RETRIEVED, SELECTION
 from endtask.io.selection_table import read_selection, write_selection
-from endtask.io.stage_folder import MANIFEST
+from endtask.io.stage_files import MANIFEST
 from endtask.records import Document, Example, Selected
 from endtask.retrieval.provenance import Bm25Scorer, QueryWord, WhyPassage, why_example, why_passage
 from endtask.retrieval.words import words_of

@@ -147,7 +147,8 @@ def test_windows_are_read_in_silence(windowed_run: Path, capfd: pytest.CaptureFi
 
 def test_the_end_of_a_long_text_counts_only_with_windows(windowed_run: Path, tmp_path: Path) -> None:
     bare = Path(shutil.copytree(windowed_run / "model", tmp_path / "bare"))
-    (bare / "endtask.json").unlink()
+    for name in ("endtask.json", "manifest.json"):
+        (bare / name).unlink()
     for model, differ in ((windowed_run, True), (bare, False)):
         one, other = load(model).predict([LONG, LONG + "soup bread salt oven cook taste"])
         assert (one.probabilities != pytest.approx(other.probabilities, abs=1e-7)) == differ
@@ -164,6 +165,7 @@ def test_pairs_are_never_read_by_windows(windowed_run: Path) -> None:
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"window_stride": "3"}', '{"window_stride": 0}'])
 def test_a_damaged_note_about_windows(windowed_run: Path, tmp_path: Path, content: str) -> None:
     folder = Path(shutil.copytree(windowed_run / "model", tmp_path / "model"))
+    (folder / "manifest.json").unlink()
     (folder / "endtask.json").write_text(content)
     with pytest.raises(InputError, match=r"endtask\.json(, row 1)?: (no valid window_stride|not valid JSON)"):
         load(folder)

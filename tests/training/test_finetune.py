@@ -18,7 +18,8 @@ from endtask.encoders.weights import load_tensors, load_weights, save_weights
 from endtask.evaluation.outputs import class_probabilities
 from endtask.evaluation.task_metrics import Measure
 from endtask.io.run_layout import BEST_WEIGHTS, SEED_RESULT
-from endtask.io.stage_folder import MANIFEST, StageFolder
+from endtask.io.stage_files import MANIFEST
+from endtask.io.stage_folder import StageFolder
 from endtask.records import Example
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts

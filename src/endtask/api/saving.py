@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from endtask.errors import InputError
 from endtask.io.atomic import disk_error, link_or_copy, replace_folder, write_json
 from endtask.io.parsing import parse_json
 from endtask.io.run_layout import SETTINGS_FILE, TASKS
-from endtask.io.stage_folder import MANIFEST
+from endtask.io.stage_files import FILES, MANIFEST, checked, read_manifest, write_manifest
 
 FACTS = "endtask-task.json"
 """In a saved model: its task type, and the settings by which rows are read and scored."""
@@ -107,7 +108,18 @@ def _copy_run(run: Path, target: Path) -> None:
         for file in sorted(run.glob(pattern)):
             copy = target / file.relative_to(run)
             copy.parent.mkdir(parents=True, exist_ok=True)
-            link_or_copy(file, copy)
+            if file.name != MANIFEST:
+                link_or_copy(checked(file, digests_up_to=math.inf), copy)
+    for file in run.glob(f"*/{MANIFEST}"):
+        if (copies := target / file.parent.name).is_dir():
+            write_manifest(copies, _manifest_of_copies(file.parent, copies))
+
+
+def _manifest_of_copies(stage: Path, copies: Path) -> dict[str, Any]:
+    """Return the manifest of a stage with the records of those files that were copied."""
+    manifest = read_manifest(stage) or {}
+    records = {name: record for name, record in manifest.get(FILES, {}).items() if (copies / name).is_file()}
+    return {**manifest, FILES: records}
 
 
 def upload(source: Path, facts: Facts, name: str, *, private: bool) -> str:

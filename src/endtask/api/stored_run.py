@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from endtask.config import Settings, load_settings
 from endtask.evaluation.predictions import read_predictions
 from endtask.io.run_layout import AUDIT, BEST_WEIGHTS, PREDICTIONS, RESULTS, SEED_RESULT, SETTINGS_FILE
+from endtask.io.stage_files import checked
 from endtask.pipeline.inputs import find_bundled_inputs
 from endtask.records import Example
 from endtask.reporting.format import metric_with_spread
@@ -93,8 +95,8 @@ class StoredRun:
             network = move(network_for(self.task, self.folder / "pack", settings), settings, context)
             answered = partial(answer, network, task, texts, settings.evaluate, context)
             for seed, file in self.weights.items():
-                load_weights(file, network)
-                threshold = threshold_of(file.with_name(SEED_RESULT), settings.evaluate)
+                load_weights(checked(file, digests_up_to=math.inf), network)
+                threshold = threshold_of(checked(file.with_name(SEED_RESULT)), settings.evaluate)
                 answers[seed] = answered(threshold=threshold)
         return answers
 
@@ -102,7 +104,7 @@ class StoredRun:
         from endtask.tokenization.packing import pack_split
         from endtask.tokenization.tokenizer import load_tokenizer
 
-        pack_split(examples, load_tokenizer(self.folder / "pack" / "tokenizer"), self.settings, folder)
+        pack_split(examples, load_tokenizer(checked(self.folder / "pack" / "tokenizer")), self.settings, folder)
         return folder
 
     def with_rows(self, examples: tuple[Example, ...], split: Split) -> Task:

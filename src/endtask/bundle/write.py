@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
 from endtask.bundle.archive import HEADER, MOST_FILES, SUFFIX, ArchiveWriter, Entry, Header, content_of, is_safe
 from endtask.bundle.unpack import bundle_header
@@ -24,7 +25,8 @@ from endtask.errors import InputError
 from endtask.io.atomic import atomic_file
 from endtask.io.compression import read_failure
 from endtask.io.run_layout import DOMAIN, SELECTION, SETTINGS_FILE, STAGES
-from endtask.io.stage_folder import LEFT_OUT, MANIFEST, StageFolder, left_out, package_version, read_manifest
+from endtask.io.stage_files import FILES, LEFT_OUT, MANIFEST, FileRecord, check_stage, read_manifest, sealed
+from endtask.io.stage_folder import StageFolder, left_out, package_version
 from endtask.pipeline.inputs import (
     COPIES,
     LEVELS_ABOVE,
@@ -277,6 +279,7 @@ def run_items(run: Run, stages: list[StageFolder], prefix: str) -> Iterator[Item
     """Yield a run's settings and finished stages; `prefix` is the path of the run in the bundle."""
     yield Item(f"{prefix}{SETTINGS_FILE}", run.folder / SETTINGS_FILE, "settings")
     for stage in stages:
+        check_stage(stage.final, digests_up_to=math.inf)
         if stage.name in _READ_BY_NEXT_STAGE and stage is not stages[-1]:
             yield _manifest_item(stage, f"{prefix}{stage.name}/")
         else:
@@ -318,8 +321,11 @@ def _manifest_item(stage: StageFolder, prefix: str) -> Item:
     files = {file.relative_to(stage.final).as_posix() for file in stage.final.rglob("*") if file.is_file()}
     names = sorted({*files, *left_out(stage.final)} - {MANIFEST})
     manifest = {**(read_manifest(stage.final) or {}), LEFT_OUT: names}
-    content = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
-    return Item(f"{prefix}{MANIFEST}", content.encode(), "settings")
+    return Item(f"{prefix}{MANIFEST}", _manifest_bytes(manifest), "settings")
+
+
+def _manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
+    return (json.dumps(sealed(manifest), indent=2, ensure_ascii=False) + "\n").encode()
 
 
 @dataclass
@@ -397,10 +403,10 @@ def _input_files(run: Run, name: str) -> Iterable[tuple[str, Path | bytes]]:
 def with_plain_selections(items: Iterable[Item], scratch: Path) -> list[Item]:
     """Replace every selection by an uncompressed copy in `scratch`; the bundle's compression makes it smaller.
 
-    Hard links to the same file share a copy.
+    Hard links to the same file share a copy. Manifests get the records of the copies.
     """
     copies: dict[tuple[int, int], Path] = {}
-    replaced = []
+    replaced, records = [], {}
     for item in items:
         if isinstance(item.source, Path) and item.source.name in (SELECTION, DOMAIN):
             status = item.source.stat()
@@ -408,8 +414,20 @@ def with_plain_selections(items: Iterable[Item], scratch: Path) -> list[Item]:
             if not copy.exists():
                 _copy_uncompressed(item.source, copy)
             item = replace(item, source=copy)
+            records[item.path] = FileRecord.of(copy)
         replaced.append(item)
-    return replaced
+    return [_with_records(item, records) if item.path.endswith(f"/{MANIFEST}") else item for item in replaced]
+
+
+def _with_records(item: Item, records: Mapping[str, FileRecord]) -> Item:
+    """Return the item of a manifest with the records of replaced files of its stage."""
+    folder = item.path.removesuffix(MANIFEST)
+    own = {path.removeprefix(folder): record for path, record in records.items() if path.startswith(folder)}
+    if not own:
+        return item
+    manifest = json.loads(item.source if isinstance(item.source, bytes) else item.source.read_bytes())
+    files = {name: [record.bytes, record.digest] for name, record in own.items()}
+    return replace(item, source=_manifest_bytes({**manifest, FILES: {**manifest.get(FILES, {}), **files}}))
 
 
 def _copy_uncompressed(file: Path, copy: Path) -> None:

@@ -31,6 +31,7 @@ from endtask.cli import (
     select,
     selection,
     serve,
+    verify,
     why,
 )
 from endtask.cli.arguments import with_whole_globs
@@ -68,7 +69,7 @@ app = typer.Typer(
 )
 VERBS = (
     *(init, check, run, search, compare, few_shot, bundle, retrieve, select, selection, why),
-    *(predict, evaluate, export, report, serve, ls, demo, doctor, schema),
+    *(predict, evaluate, export, report, serve, verify, ls, demo, doctor, schema),
 )
 for verb in VERBS:
     app.command(verb.NAME, epilog=verb.EXAMPLES)(verb.command)

@@ -15,6 +15,7 @@ from endtask.evaluation.metrics.base import Values
 from endtask.evaluation.task_metrics import Measure, score_runs
 from endtask.io.parsing import parse_json
 from endtask.io.run_layout import PREDICTIONS
+from endtask.io.stage_files import checked
 from endtask.registry import task_types
 from endtask.task.targets import Answers, numbered
 
@@ -61,7 +62,7 @@ def read_predictions(folder: Path, labels: Sequence[str], type_name: str = "text
     if not path.is_file():
         raise InputError("no predictions: the run has not been evaluated", path=folder)
     # Not splitlines(): a label may contain one of the other characters that end a line there.
-    rows = [parse_json(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    rows = [parse_json(line) for line in checked(path).read_text(encoding="utf-8").split("\n") if line]
     task_type = task_types.get(type_name)
     if task_type.form != "numbers":
         _check_labels(rows, labels, path)

@@ -28,7 +28,7 @@ from endtask.experiments.trial_runs import LAST_PREPARED, TRAINING_STAGES, Plan,
 from endtask.experiments.variants import VARIANTS, Trial
 from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import STAGES
-from endtask.io.stage_folder import MANIFEST
+from endtask.io.stage_files import MANIFEST
 from endtask.pipeline.run import Run, run
 from endtask.progress import say
 from endtask.reporting.format import plural

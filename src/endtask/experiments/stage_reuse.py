@@ -9,10 +9,11 @@ from pathlib import Path
 
 from endtask.config import Settings, dump_yaml
 from endtask.errors import InputError
-from endtask.io.atomic import link_or_copy, replace_folder, write_json, write_text
+from endtask.io.atomic import link_or_copy, replace_folder, write_text
 from endtask.io.processes import run_lock
 from endtask.io.run_layout import SETTINGS_FILE
-from endtask.io.stage_folder import MANIFEST, StageFolder, read_manifest
+from endtask.io.stage_files import MANIFEST, check_stage, read_manifest, write_manifest
+from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.inputs import reads_corpus
 from endtask.pipeline.run import Run
 
@@ -90,6 +91,7 @@ def _has_stage(folder: Path, stage: StageFolder) -> bool:
 def _link_stage(source: Path, stage: StageFolder) -> None:
     """Link a stage's files; the manifest comes last, so that a killed process leaves no incomplete stage."""
     finished = source / stage.name
+    check_stage(finished)
     if stage.partial.exists():
         shutil.rmtree(stage.partial)
     for entry in sorted(finished.rglob("*")):
@@ -99,5 +101,5 @@ def _link_stage(source: Path, stage: StageFolder) -> None:
             link_or_copy(entry, target)
     run = stage.final.parent
     manifest = {REUSED_FROM: os.path.relpath(source, run), **(read_manifest(finished) or {})}
-    write_json(stage.partial / MANIFEST, manifest)
+    write_manifest(stage.partial, manifest)
     replace_folder(stage.partial, stage.final)

@@ -17,6 +17,7 @@ from endtask.experiments.trial_runs import TRAINING_STAGES
 from endtask.experiments.variants import Trial
 from endtask.io.parsing import read_json
 from endtask.io.run_layout import DEV_PREDICTIONS
+from endtask.io.stage_files import checked
 from endtask.reporting.costs import corpus_text, stage_costs, total_cost
 from endtask.reporting.run_folder import RunFolder
 from endtask.reporting.scores import seed_rows
@@ -120,7 +121,7 @@ def _dev_predictions(folder: Path, seeds: tuple[int, ...], kind: str) -> Answers
     missing = next((file for file in files if not file.exists()), None)
     if missing is not None:
         raise InputError("no dev predictions", path=missing, hint="choose another --output")
-    return np.stack([from_lists(read_json(file), kind) for file in files])
+    return np.stack([from_lists(read_json(checked(file)), kind) for file in files])
 
 
 def _cost(run: RunFolder) -> Cost:

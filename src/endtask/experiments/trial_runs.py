@@ -24,7 +24,8 @@ from endtask.experiments.variants import (
     listed_variants,
 )
 from endtask.io.run_layout import STAGES
-from endtask.io.stage_folder import StageFolder, read_manifest
+from endtask.io.stage_files import read_manifest
+from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.run import Run, uses_device
 from endtask.progress import say
 from endtask.task import Task

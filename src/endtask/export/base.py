@@ -9,6 +9,7 @@ An exporter is one file in this folder (or a plug-in) that registers itself unde
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from endtask.io.extras import require
 from endtask.io.machine import describe_machine
 from endtask.io.parsing import read_json
 from endtask.io.run_layout import MODEL_FACTS, RESULTS, SETTINGS_FILE
+from endtask.io.stage_files import check_stage
 from endtask.io.stage_folder import versions
 from endtask.registry import Registry
 from endtask.reporting.results import stored_task
@@ -99,6 +101,7 @@ class TrainedRun:
         self.path = folder
         if needs not in self.record.manifests or not (folder / SETTINGS_FILE).exists():
             raise InputError(f"the stage {needs} has not finished", path=folder, hint=f"endtask run {folder}")
+        check_stage(folder / needs, digests_up_to=math.inf)
 
     @property
     def model(self) -> Path:
@@ -124,7 +127,7 @@ class TrainedRun:
 
         from endtask.encoders.heads import markers_of
 
-        results = read_json(self.path / "evaluate" / RESULTS)
+        results = read_json(self.record.file("evaluate", RESULTS))
         facts = self.model / MODEL_FACTS
         config = AutoConfig.from_pretrained(str(self.model), local_files_only=True)
         return model_card(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from endtask.errors import InputError
 from endtask.export.base import RECORD, Exported, Exporter, ExportRequest, TrainedRun, exporters
 from endtask.io.parsing import parse_json
-from endtask.io.stage_folder import MANIFEST
+from endtask.io.stage_files import MANIFEST
 
 _LEFT_HERE = (MANIFEST, RECORD, "tasks/*", ".*")
 """Files that stay on this machine: they hold its paths, versions and times, or models of auxiliary tasks."""

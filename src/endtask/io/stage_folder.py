@@ -7,7 +7,6 @@ a run skips a finished stage that matches and resumes a partial stage that match
 
 from __future__ import annotations
 
-import json
 import platform
 import shutil
 import time
@@ -18,13 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
-from endtask.io.atomic import remove_leftovers, replace_folder, write_json
+from endtask.io.atomic import remove_leftovers, replace_folder
 from endtask.io.machine import EnergyMeter, describe_machine, peak_gpu_memory, reset_peak_gpu_memory
 from endtask.io.nested import changes_in_words, differences, flatten
+from endtask.io.stage_files import (
+    LEFT_OUT,
+    MANIFEST,
+    PARTIAL,
+    DamagedFile,
+    read_manifest,
+    record_files,
+    write_manifest,
+)
 
-MANIFEST = "manifest.json"
-LEFT_OUT = "left_out"
-"""Key in the manifest of an unpacked stage: the files that the bundle left out."""
 _VERSIONED = ("torch", "transformers", "tokenizers", "numba", "numpy", "pyarrow")
 
 
@@ -52,25 +57,20 @@ def _library_versions() -> dict[str, str]:
     return installed
 
 
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest in a folder, or None if there is none."""
-    path = folder / MANIFEST
-    if not path.exists():
-        return None
-    try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(manifest, dict) or not {"fingerprint", "status"} <= manifest.keys():
-            raise ValueError
-        if not isinstance(manifest.get(LEFT_OUT, []), list):
-            raise ValueError
-    except (ValueError, RecursionError):
-        raise InputError("not a manifest", path=path, hint="was the file changed by hand?") from None
-    return manifest
-
-
 def left_out(folder: Path) -> list[str]:
     """Return the files of a finished stage that a bundle left out."""
     return list((read_manifest(folder) or {}).get(LEFT_OUT, ()))
+
+
+def remove_worthless_partials(folder: Path) -> None:
+    """Delete the partial stages in a folder that have no plan: none of their work can be continued."""
+    for partial in folder.glob(f"*{PARTIAL}"):
+        try:
+            plan = (read_manifest(partial) or {}).get("plan")
+        except DamagedFile:
+            plan = None
+        if not plan:
+            shutil.rmtree(partial)
 
 
 class StageFolder:
@@ -81,7 +81,7 @@ class StageFolder:
     ) -> None:
         self.name = name
         self.final = run / name
-        self.partial = run / f"{name}.partial"
+        self.partial = run / f"{name}{PARTIAL}"
         self.fingerprint = fingerprint
         self._head: dict[str, Any] = {"stage": name, "fingerprint": fingerprint, "settings": settings, "inputs": inputs}
         self._started = time.monotonic()
@@ -91,21 +91,34 @@ class StageFolder:
         self._moved: dict[Path, Path] = {}
         self._resumes = False
         self._writes = True
+        self.is_redone = False
+        """Whether the stage is made again: damage of the old one does not matter then."""
 
     def recover(self) -> None:
         """Complete a rename that a kill interrupted; the caller holds the lock of the run."""
-        manifest = read_manifest(self.partial)
+        manifest = self._read(self.partial)
         if manifest is not None and manifest["status"] == "finished":
             replace_folder(self.partial, self.final)
 
+    def _read(self, folder: Path) -> dict[str, Any] | None:
+        """Return the manifest in a folder of the stage; None if a stage that is redone has a damaged one."""
+        try:
+            if folder == self.final and folder.is_dir() and not (folder / MANIFEST).exists():
+                raise DamagedFile(folder / MANIFEST, "missing", folder)
+            return read_manifest(folder)
+        except DamagedFile:
+            if self.is_redone:
+                return None
+            raise
+
     def is_finished(self) -> bool:
         """Return whether the stage is finished with the same settings and inputs."""
-        manifest = read_manifest(self.final)
+        manifest = self._read(self.final)
         return manifest is not None and manifest["fingerprint"] == self.fingerprint
 
     def can_resume(self) -> bool:
         """Return whether a killed run left a partial stage with the same settings and inputs."""
-        manifest = read_manifest(self.partial)
+        manifest = self._read(self.partial)
         return manifest is not None and manifest["fingerprint"] == self.fingerprint
 
     def clashes(self) -> bool:
@@ -115,7 +128,7 @@ class StageFolder:
         """
         if self.final.exists():
             return not self.is_finished()
-        manifest = read_manifest(self.partial)
+        manifest = self._read(self.partial)
         return manifest is not None and bool(manifest["plan"]) and not self.can_resume()
 
     def changes(self) -> dict[str, tuple[Any, Any]]:
@@ -137,7 +150,7 @@ class StageFolder:
 
     def _existing_manifest(self) -> dict[str, Any]:
         """Return the manifest of the finished or the partial stage in the folder."""
-        return read_manifest(self.final) or read_manifest(self.partial) or {}
+        return self._read(self.final) or self._read(self.partial) or {}
 
     def move_into(self, folder: Path) -> None:
         """Move the finished stage into `folder`, and the partial stage unless it can resume."""
@@ -162,7 +175,7 @@ class StageFolder:
 
     def start(self) -> Path:
         """Return the partial folder: that of a killed run if its fingerprint matches, else an empty folder."""
-        manifest = read_manifest(self.partial)
+        manifest = self._read(self.partial)
         if manifest is None or manifest["fingerprint"] != self.fingerprint:
             self._discard_partial()
             self.partial.mkdir(parents=True)
@@ -208,9 +221,8 @@ class StageFolder:
 
     def finish(self, counts: dict[str, Any]) -> float:
         """Complete the manifest and rename the folder. Return the seconds that the stage took."""
-        self._manifest.update(
-            status="finished", counts=counts, finished=datetime.now(UTC).isoformat(timespec="seconds")
-        )
+        self._manifest.update(status="finished", counts=counts, files=record_files(self.partial))
+        self._manifest["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
         self._write()
         replace_folder(self.partial, self.final)
         return float(self._manifest["seconds"])
@@ -224,7 +236,7 @@ class StageFolder:
         self._manifest["joules"] = {name: round(before.get(name, 0.0) + used[name], 1) for name in used}
         if peak := max(self._manifest.get("gpu_bytes", 0), peak_gpu_memory()):
             self._manifest["gpu_bytes"] = peak
-        write_json(self.partial / MANIFEST, self._manifest)
+        write_manifest(self.partial, self._manifest)
 
     def _discard_partial(self) -> None:
         if self.partial.exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,7 +18,8 @@ from endtask.errors import InputError, TrainingError, a_few, did_you_mean
 from endtask.io.atomic import disk_error, remove_leftovers, write_text
 from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import RUN_LOG, SETTINGS_FILE, STAGES, TRACKERS
-from endtask.io.stage_folder import StageFolder, left_out, read_manifest
+from endtask.io.stage_files import check_stage, read_manifest
+from endtask.io.stage_folder import StageFolder, left_out, remove_worthless_partials
 from endtask.pipeline.followers import Followers, follow
 from endtask.pipeline.inputs import (
     EXTERNAL_INPUTS,
@@ -42,6 +44,30 @@ from endtask.task.task import read_all
 
 PREVIOUS = "previous"
 _DRY_RUN = ".dry_run"
+
+
+class CheckedStages(Mapping[str, Path]):
+    """The folders of the stages by name; checks every file of a stage that another process made, at its first use."""
+
+    def __init__(self, stages: Mapping[str, StageFolder]) -> None:
+        self._folders = {name: stage.final for name, stage in stages.items()}
+        self._checked: set[str] = set()
+
+    def __getitem__(self, name: str) -> Path:
+        if name not in self._checked:
+            check_stage(self._folders[name], digests_up_to=math.inf)
+            self._checked.add(name)
+        return self._folders[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._folders)
+
+    def __len__(self) -> int:
+        return len(self._folders)
+
+    def add(self, name: str) -> None:
+        """Note that this process has just made a stage."""
+        self._checked.add(name)
 
 
 @dataclass(frozen=True)
@@ -145,7 +171,7 @@ class Run:
         names = _stages_between(until, start)
         with recorded() as log, self._followers.waiting():
             self.check(trains=uses_device(names, self.settings))
-            stages = self.stage_folders()
+            stages = self.stage_folders(start)
             make_output_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
             with run_lock(self.folder):
                 try:
@@ -160,7 +186,7 @@ class Run:
 
     def adopt_settings(self, *, start: str | None = None) -> None:
         """Write these settings to the folder for a later resume, and move stages from `start` on to `previous`."""
-        stages = self.stage_folders()
+        stages = self.stage_folders(start)
         make_output_folder(self.folder, SETTINGS_FILE)
         with run_lock(self.folder):
             for stage in stages.values():
@@ -187,14 +213,17 @@ class Run:
         self._check_unchanged(stages, start)
         self._check_inputs_present(_pending(names, stages, start), stages)
         remove_leftovers(self.folder)
+        finished = CheckedStages(stages)
         with self._restore_on_input_error(stages, start):
             self._write_settings(stages, start)
             log.open(self.folder / RUN_LOG)
             for name in names:
                 if stages[name].is_finished():
+                    check_stage(stages[name].final)
                     say(f"{name}: finished before, skipped")
                 else:
-                    self._run_stage(stages[name], stages)
+                    self._run_stage(stages[name], finished)
+        remove_worthless_partials(self.folder / PREVIOUS)
         write_report(self.folder)
 
     @contextmanager
@@ -226,8 +255,11 @@ class Run:
         manifests = {name: read_manifest(self.folder / name) for name in STAGES}
         return RunResult(self.folder, {name: manifest["counts"] for name, manifest in manifests.items() if manifest})
 
-    def stage_folders(self) -> dict[str, StageFolder]:
-        """Return every stage's folder with its fingerprint, which covers its settings and inputs."""
+    def stage_folders(self, start: str | None = None) -> dict[str, StageFolder]:
+        """Return every stage's folder with its fingerprint, which covers its settings and inputs.
+
+        The stages from `start` on are redone, so that damage in them is no error.
+        """
         digests = {name: self.input_digest(name) for name in EXTERNAL_INPUTS}
         folders: dict[str, StageFolder] = {}
         previous_stage: dict[str, str] = {}
@@ -235,6 +267,7 @@ class Run:
             inputs = {**{key: digests[key] for key in stage.inputs_read(self.settings)}, **previous_stage}
             digest = stage_fingerprint(stage, self.settings, inputs)
             folders[name] = StageFolder(self.folder, name, digest, values_read(stage, self.settings), inputs)
+            folders[name].is_redone = start is not None and STAGES.index(name) >= STAGES.index(start)
             previous_stage = {name: digest}
         return folders
 
@@ -262,7 +295,7 @@ class Run:
         """Return what `execute` would do with each stage; raise the errors that would stop it at the start."""
         names = _stages_between(until, start)
         self.check(trains=uses_device(names, self.settings))
-        stages = self.stage_folders()
+        stages = self.stage_folders(start)
         redone = () if start is None else STAGES[STAGES.index(start) :]
         plan = {name: self._next_action(stages[name], redo=name in redone) for name in names}
         blocked = first_blocked(_pending(names, stages, start), stages, self.bundled, self.settings)
@@ -279,14 +312,14 @@ class Run:
             return f"made with other settings or data: {self._describe_changes(stage)}"
         return "finished" if stage.is_finished() else "to do"
 
-    def _run_stage(self, stage: StageFolder, stages: dict[str, StageFolder]) -> None:
+    def _run_stage(self, stage: StageFolder, finished: CheckedStages) -> None:
         say(f"{stage.name}: started" if not stage.can_resume() else f"{stage.name}: resumes where it stopped")
-        finished = {name: folder.final for name, folder in stages.items()}
         number, later = STAGES.index(stage.name) + 1, _seconds_later(stage.name, self.settings)
         shown, part = stage_of_run(stage.name, number, len(STAGES), later=later), ALL_STAGES[stage.name]
         with shown, self._followers.taking_part(part, stage):
             counts = part.run(self.data, stage, finished)
         seconds = stage.finish(counts)
+        finished.add(stage.name)
         say(f"{stage.name}: {stage_summary(stage.name, counts)} ({duration(seconds)})")
 
     def _check_unchanged(self, stages: dict[str, StageFolder], start: str | None) -> None:

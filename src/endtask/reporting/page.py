@@ -39,7 +39,9 @@ MODEL_FOLDER = '"path/to/this/folder"'
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` into the run's folder from its finished stages. Return its path."""
-    write_text(folder / REPORT, render("report.html.jinja", **_context(RunFolder(folder))))
+    run = RunFolder(folder)
+    run.check_settings()
+    write_text(folder / REPORT, render("report.html.jinja", **_context(run)))
     return folder / REPORT
 
 

@@ -99,7 +99,7 @@ def _predictions(run: RunFolder, task: Task, split: str) -> Tree | None:
 def _dev_predictions(run: RunFolder) -> dict[str, list[Any]]:
     """Return the dev predictions by seed."""
     seeds = [row["seed"] for row in run.counts("finetune").get("seeds", [])]
-    files = {str(seed): run.path / "finetune" / f"seed-{seed}" / DEV_PREDICTIONS for seed in seeds}
+    files = {str(seed): run.file("finetune", f"seed-{seed}", DEV_PREDICTIONS) for seed in seeds}
     return {seed: read_json(file) for seed, file in files.items() if file.exists()}
 
 

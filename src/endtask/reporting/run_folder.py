@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from endtask.config import read_tree
-from endtask.errors import InputError
+from endtask.errors import InputError, a_few
+from endtask.io.nested import changes_in_words, flatten
 from endtask.io.run_layout import AUDIT, LATENCY, PREDICTIONS, RESULTS, SELECTION, SETTINGS_FILE, STAGES, TASKS
 from endtask.io.selection_table import read_selection
-from endtask.io.stage_folder import LEFT_OUT, MANIFEST
+from endtask.io.stage_files import LEFT_OUT, MANIFEST, DamagedFile, StageFiles, read_manifest
 from endtask.io.tables import read_rows
 from endtask.records import Selected
 
@@ -26,12 +27,26 @@ class RunFolder:
         self.path = folder
         self.manifests: dict[str, Tree] = {}
         for stage in STAGES:
-            manifest = _read_tree(folder / stage / MANIFEST)
+            manifest = _stored_manifest(folder / stage)
             if manifest is not None:
                 self.manifests[stage] = _check_keys(manifest, folder / stage / MANIFEST)
         if not self.manifests and not (folder / SETTINGS_FILE).exists():
             message = "no run here" if folder.is_dir() else "no such folder"
             raise InputError(message, path=folder, hint="give the folder that `endtask run --output` made")
+
+    def file(self, stage: str, *names: str) -> Path:
+        """Return the path of a stage's file; raise `DamagedFile` if it is not as the stage wrote it."""
+        folder = self.path / stage
+        StageFiles(folder, self.manifests.get(stage, {})).check_file("/".join(names))
+        return folder.joinpath(*names)
+
+    def check_settings(self) -> None:
+        """Raise `InputError` if the file of settings is not that of the finished stages."""
+        for stage, manifest in self.manifests.items():
+            if changes := changed_settings(self.settings, manifest):
+                message = f"not what the stage {stage} was made with: {a_few(changes, 3)}"
+                hint = f"undo the change, or redo the stage: endtask run {self.path} --from {stage}"
+                raise InputError(message, path=self.path / SETTINGS_FILE, hint=hint)
 
     @property
     def missing(self) -> list[str]:
@@ -67,17 +82,18 @@ class RunFolder:
     @cached_property
     def audit(self) -> Tree | None:
         """The audit of the task's data."""
-        return _read_tree(self.path / "read" / AUDIT)
+        return _read_tree(self.file("read", AUDIT))
 
     @property
     def auxiliary_audits(self) -> dict[str, Tree]:
         """The audits of the auxiliary tasks, by name."""
-        return {file.parent.name: read_tree(file) for file in sorted((self.path / "read" / TASKS).glob(f"*/{AUDIT}"))}
+        names = [file.parent.name for file in sorted((self.path / "read" / TASKS).glob(f"*/{AUDIT}"))]
+        return {name: read_tree(self.file("read", TASKS, name, AUDIT)) for name in names}
 
     @cached_property
     def results(self) -> Tree | None:
         """The scores of every seed."""
-        return _read_tree(self.path / "evaluate" / RESULTS)
+        return _read_tree(self.file("evaluate", RESULTS))
 
     @property
     def latency(self) -> Tree | None:
@@ -93,25 +109,39 @@ class RunFolder:
 
     def selected(self) -> Iterator[Selected]:
         """Stream the selected passages."""
-        path = self.path / "select" / SELECTION
+        path = self.file("select", SELECTION) if self.has_selection else self.path / "select" / SELECTION
         return read_selection(path) if path.exists() else iter(())
 
     def examples(self, split: str, auxiliary: str | None = None) -> Iterator[Row]:
         """Stream the rows of a split of the task or of an auxiliary task, as the read stage stored them."""
-        folder = self.path / "read" if auxiliary is None else self.path / "read" / TASKS / auxiliary
-        return _rows(folder / f"{split}.jsonl")
+        folders = () if auxiliary is None else (TASKS, auxiliary)
+        return _rows(self.file("read", *folders, f"{split}.jsonl"))
 
     def predictions(self) -> Iterator[Row]:
         """Stream id, true label and each seed's prediction for the evaluated split."""
-        return _rows(self.path / "evaluate" / PREDICTIONS)
+        return _rows(self.file("evaluate", PREDICTIONS))
 
     def curves(self, *folders: str) -> list[Row]:
         """Return the rows of a metrics file, given the stage's folder and, if there are several, the seed's."""
-        return list(_rows(self.path.joinpath(*folders) / "metrics.jsonl"))
+        return list(_rows(self.file(*folders, "metrics.jsonl")))
 
 
 def _read_tree(path: Path) -> Tree | None:
     return read_tree(path) if path.exists() else None
+
+
+def changed_settings(settings: Tree, manifest: Tree) -> list[str]:
+    """Return the settings of a run that are not those of a finished stage, each as `key (old -> new)`."""
+    now, made_with = flatten(settings), flatten(manifest.get("settings", {}))
+    in_both = [key for key in made_with if key in now]  # another version may have other settings
+    return changes_in_words({key: made_with[key] for key in in_both}, {key: now[key] for key in in_both})
+
+
+def _stored_manifest(folder: Path) -> Tree | None:
+    manifest = read_manifest(folder)
+    if manifest is None and folder.is_dir():
+        raise DamagedFile(folder / MANIFEST, "missing", folder)
+    return manifest
 
 
 def _check_keys(manifest: Tree, path: Path) -> Tree:

@@ -13,7 +13,8 @@ from typing import Any
 from endtask.errors import InputError
 from endtask.io.parquet_lookup import nearest_of, nearest_value, rows_where
 from endtask.io.run_layout import QUERIES, QUERY_WORDS, RETRIEVED, SELECTION, SETTINGS_FILE
-from endtask.io.stage_folder import left_out, read_manifest
+from endtask.io.stage_files import check_stage, read_manifest
+from endtask.io.stage_folder import left_out
 from endtask.io.tables import read_rows
 from endtask.records import Label
 from endtask.retrieval.words import words_of
@@ -291,3 +292,4 @@ def _require_stages(run: Path) -> None:
         if left_out(run / stage):
             message = f"the files of the stage {stage} stayed on the machine where the bundle was made"
             raise InputError(message, path=run, hint="run this command there")
+        check_stage(run / stage)

@@ -12,6 +12,7 @@ from endtask.errors import InputError, did_you_mean
 from endtask.io.compression import COMPRESSIONS, atomic_compressed_file, bare_suffix
 from endtask.io.run_layout import SELECTION, SETTINGS_FILE
 from endtask.io.selection_table import read_batches, read_statistics
+from endtask.io.stage_files import checked
 from endtask.io.stage_folder import left_out
 
 
@@ -42,7 +43,7 @@ def _writer(target: Path) -> Callable[[Path, IO[bytes]], None]:
 def _table_of(run: Path) -> Path:
     table = run / "select" / SELECTION
     if table.is_file():
-        return table
+        return checked(table)
     if not (run / SETTINGS_FILE).exists():
         raise InputError("no run here", path=run, hint="endtask run --output FOLDER makes one")
     if left_out(run / "select"):

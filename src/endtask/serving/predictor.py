@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from endtask.encoders.checkpoint_files import without_progress_bars
 from endtask.encoders.config_sizes import size_problem
 from endtask.errors import InputError, a_few, did_you_mean_path
 from endtask.io.parsing import parse_json, read_json
-from endtask.io.run_layout import MODEL_FACTS, TASKS
+from endtask.io.run_layout import MODEL_FACTS, SETTINGS_FILE, TASKS
+from endtask.io.stage_files import MANIFEST, check_stage, checked
 from endtask.records import batched
 from endtask.registry import task_types
 from endtask.serving.onnx_model import OnnxModel, is_onnx, model_class
@@ -55,9 +57,17 @@ def load(run: str | Path, *, device: str = "cpu") -> Predictor:
         raise InputError("no such folder", path=folder, hint=hint)
     model = folder / "model" if (folder / "model").is_dir() else folder
     if not (model / "config.json").exists():
+        check_model(model)
         raise InputError("no trained model here", path=folder, hint=f"finish the run first: endtask run {folder}")
+    check_model(model)
     task = _task_folder(model)
     return Predictor(model, task_type=_stored_task_type(task), takes_pairs=_has_pairs(task), device=device)
+
+
+def check_model(model: Path) -> None:
+    """Raise `DamagedFile` if the folder is that of a stage and a file is not as the stage wrote it, weights too."""
+    if (model / MANIFEST).exists() or (model.parent / SETTINGS_FILE).exists():
+        check_stage(model, digests_up_to=math.inf)
 
 
 def _task_folder(model: Path) -> Path:
@@ -70,7 +80,7 @@ def _task_folder(model: Path) -> Path:
 def _stored_task_type(task: Path) -> str | None:
     """Return the task type that a run stored, or None outside a run."""
     audit = task / "audit.json"
-    return str(read_json(audit)["type"]) if audit.exists() else None
+    return str(read_json(checked(audit))["type"]) if audit.exists() else None
 
 
 def takes_pairs(run: Path) -> bool | None:
@@ -82,7 +92,7 @@ def _has_pairs(task: Path) -> bool | None:
     rows = task / "train.jsonl"
     if not rows.exists():
         return None
-    with open(rows, encoding="utf-8") as file:
+    with open(checked(rows), encoding="utf-8") as file:
         return "text_pair" in parse_json(file.readline())
 
 

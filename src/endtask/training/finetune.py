@@ -16,7 +16,8 @@ from endtask.evaluation.task_metrics import measure_of
 from endtask.io.atomic import write_json
 from endtask.io.parsing import read_json
 from endtask.io.run_layout import BEST_WEIGHTS, SEED_RESULT
-from endtask.io.stage_folder import StageFolder, read_manifest
+from endtask.io.stage_files import read_manifest
+from endtask.io.stage_folder import StageFolder
 from endtask.processes import current_processes
 from endtask.progress import say
 from endtask.task import Task

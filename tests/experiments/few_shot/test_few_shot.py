@@ -14,6 +14,7 @@ from endtask.experiments.few_shot.few_shot_report import PAGE
 from endtask.experiments.few_shot.few_shot_scores import FewShotOutcome
 from endtask.experiments.few_shot.few_shot_spec import FewShotSpec
 from endtask.experiments.few_shot.few_shot_variants import VariantTrainer
+from endtask.io.stage_files import write_manifest
 from tests.aligned_toy import linked_rows
 from tests.experiments.few_shot.conftest import make_run
 from tests.toy_run import hashes, write_rows
@@ -134,7 +135,7 @@ def test_what_cannot_be_done_is_refused(plain_run: Path, toy_pairs: Path, tmp_pa
     changed = Path(shutil.copytree(plain_run, tmp_path / "changed"))
     manifest = changed / "read" / "manifest.json"
     tree = json.loads(manifest.read_text(encoding="utf-8"))
-    manifest.write_text(json.dumps({**tree, "inputs": {"task": "other"}}), encoding="utf-8")
+    write_manifest(manifest.parent, {**tree, "inputs": {"task": "other"}})
     assert "changed since this run was made" in refused(changed)
     assert "not multilabel" in refused(
         make_run(write_toy_of_type(tmp_path / "data", "multilabel"), tmp_path / "labels")

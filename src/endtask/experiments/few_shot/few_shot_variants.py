@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,7 @@ from endtask.experiments.few_shot.few_shot_trials import FewShotTrials
 from endtask.experiments.few_shot.label_draws import RANDOM_STREAM, Draw, TaskRows
 from endtask.experiments.few_shot.trial_rows import FeatureCache, PredictionUnits, TrialRows, pack_rows, unit_vectors
 from endtask.io.run_layout import SETTINGS_FILE
-from endtask.io.stage_folder import read_manifest
+from endtask.io.stage_files import check_stage, read_manifest
 from endtask.pipeline.run import Run
 from endtask.seeds import derive
 from endtask.task import Task
@@ -80,6 +81,8 @@ def open_pretrained(folder: Path, name: str | None = None) -> PretrainedRun:
     pretrained = PretrainedRun(name or folder.resolve().name, folder, settings, run.task, pretrain["fingerprint"])
     if not pretrained.weights.is_file():
         raise InputError("the pre-trained weights are not here", path=pretrained.weights)
+    check_stage(folder / "pretrain", digests_up_to=math.inf)
+    check_stage(folder / "pack")
     return pretrained
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from endtask.config import Settings
 from endtask.io.atomic import remove_folder
 from endtask.io.run_layout import INFLUENCE_FOLDER, SELECTION
-from endtask.io.stage_folder import StageFolder, read_manifest
+from endtask.io.stage_files import read_manifest
+from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 from endtask.progress import warn
 
