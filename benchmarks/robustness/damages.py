@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,14 +60,17 @@ DAMAGES: dict[str, Damage] = {
 
 
 def linked_copy(run: Path, target: Path) -> Path:
-    """Return a copy of a folder whose files are hard links; only replace its files, never write into them."""
+    """Return a copy of a run whose stages' files are hard links: replace them, but never write into them."""
     for path in sorted(run.rglob("*")):
         copy = target / path.relative_to(run)
         if path.is_dir():
             copy.mkdir(parents=True, exist_ok=True)
         else:
             copy.parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, copy)
+            if path.parent == run:  # such as run.log, to which runs append
+                shutil.copyfile(path, copy)
+            else:
+                os.link(path, copy)
     return target
 
 

@@ -15,6 +15,7 @@ from endtask.config import load_settings, resolve
 from endtask.errors import InputError, TrainingError
 from endtask.io.processes import run_lock
 from endtask.io.run_layout import STAGES
+from endtask.io.stage_files import write_manifest
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.run import Run
 from endtask.pipeline.stages import STAGES as ALL_STAGES
@@ -279,8 +280,8 @@ def test_half_a_training_stage_is_not_thrown_away(toy: Path, own_run: Path) -> N
     for stage in ("finetune", "evaluate", "model"):
         shutil.rmtree(own_run / stage)
     (own_run / "pretrain").rename(own_run / "pretrain.partial")
-    path = own_run / "pretrain.partial" / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "status": "running"}))
+    partial = own_run / "pretrain.partial"
+    write_manifest(partial, {**json.loads((partial / "manifest.json").read_text()), "status": "running"})
     before = hashes(own_run)
     with pytest.raises(InputError, match=r"budget \(6steps -> 8steps\)"):
         endtask.run(toy_settings(toy, own_run, budget="8steps"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from endtask.cli.options import JsonOption, QuietOption, examples
 from endtask.progress import set_quiet
+from endtask.terminal import print_json, print_lines
 
 NAME = "verify"
 EXAMPLES = examples("endtask verify runs/chemprot", "endtask verify runs  # all runs below a folder")
@@ -28,6 +28,9 @@ def command(
 
     set_quiet(quiet or as_json)
     found = verify(run)
-    print(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else "\n".join(found.lines()))
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_lines(*found.lines())
     if found.damaged:
         raise typer.Exit(1)
