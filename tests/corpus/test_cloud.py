@@ -13,8 +13,14 @@ from uuid import uuid4
 
 import pytest
 
+from endtask.config import SourceSettings, resolve
 from endtask.corpus import Corpus, cloud
 from endtask.errors import InputError
+from endtask.executors.base import Job
+from endtask.executors.processes import LocalExecutor
+from endtask.retrieval.bm25 import shards
+from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
+from endtask.task import Task
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -67,7 +73,22 @@ def test_the_corpus_is_that_of_local_files(bucket: str, tmp_path: Path) -> None:
         path = tmp_path / "pile" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(fsspec.open(f"{bucket}/{name}").open().read())
-    assert Corpus.read(bucket).fingerprint() == Corpus.read(tmp_path / "pile").fingerprint()
+    assert list(Corpus.read(bucket).documents()) == list(Corpus.read(tmp_path / "pile").documents())
+
+
+def test_files_are_downloaded_when_they_are_read(bucket: str, cache: Path) -> None:
+    corpus = Corpus.read(bucket)
+    corpus.fingerprint()
+    assert (corpus.files_bytes(), list(cache.rglob("*"))) == (37, [])
+    next(corpus.documents())
+    assert [path.name for path in cache.rglob("*") if path.is_file()] == ["news-00.jsonl"]
+
+
+def test_the_fingerprint_changes_with_the_version(bucket: str) -> None:
+    before = Corpus.read(bucket).fingerprint()
+    assert Corpus.read(bucket).fingerprint() == before
+    put(f"{bucket}/sub/a.txt", b"eerht")
+    assert Corpus.read(bucket).fingerprint() != before
 
 
 def test_files_are_downloaded_once_and_again_when_they_change(
@@ -133,3 +154,132 @@ def test_a_download_that_ends_early_leaves_nothing(bucket: str, cache: Path, mon
     with pytest.raises(InputError, match="16 of 99 bytes arrived"):
         cloud.local_copy(short)
     assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_copies_go_where_the_disk_is_full(bucket: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cloud, "_MOST_OF_DISK", 0.0)
+    assert len(texts(bucket)) == 3
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_errors_name_the_address_and_not_the_copy(bucket: str) -> None:
+    put(f"{bucket}/news-01.jsonl", b'{"text": "two"}\n{"text": 5}\n')
+    with pytest.raises(InputError, match=r"^memory://.*/news-01\.jsonl, row 2: column 'text' is of type int") as caught:
+        texts(bucket)
+    assert "downloads" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://KEY:hunter2@bucket/a.jsonl",
+        "https://hunter2@host/a.jsonl",
+        "https://host/a.jsonl?X-Amz-Signature=hunter2",
+        "https://host/a.jsonl?se=2026&sig=hunter2",
+    ],
+)
+def test_credentials_are_refused_and_not_shown(address: str) -> None:
+    trees: list[dict[str, Any]] = [{"corpus": {"sources": [{"path": address}]}}, {"task": {"path": address}}]
+    for tree in (*trees, {"corpus": {"sources": [address]}}):
+        with pytest.raises(InputError, match="holds credentials") as caught:
+            resolve(tree)
+        assert "hunter2" not in str(caught.value)
+    with pytest.raises(InputError, match="holds credentials") as caught:
+        Corpus.read(address)
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(ValueError, match="holds credentials") as refused:
+        SourceSettings(path=address)
+    assert "hunter2" not in str(refused.value)
+
+
+def shards_read(corpus: Corpus, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Run pass 1; return the labels of the files that were read."""
+    found: list[str] = []
+    run = LocalExecutor.run
+
+    def count(executor: LocalExecutor, module: str, jobs: list[Job], *arguments: Any, **named: Any) -> None:
+        found.extend(label for job in jobs for _, label, _ in job["shard"]["files"])
+        run(executor, module, jobs, *arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalExecutor, "run", count)
+        patch.setattr(shards, "_LARGE", 1)
+        read_corpus(corpus, ScanSpec.of(["one"]), folder, LocalExecutor(1))
+    return sorted(found)
+
+
+def test_new_and_changed_shards_alone_are_read_again(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = ["news-00.jsonl", "news-01.jsonl", "sub/a.txt"]
+    assert shards_read(Corpus.read(bucket), tmp_path, monkeypatch) == everything
+    assert shards_read(Corpus.read(bucket), tmp_path, monkeypatch) == []
+    put(f"{bucket}/news-02.jsonl", b'{"text": "three"}\n')
+    assert shards_read(Corpus.read(bucket), tmp_path, monkeypatch) == ["news-02.jsonl"]
+    put(f"{bucket}/news-00.jsonl", b'{"text": "eno"}\n')
+    assert shards_read(Corpus.read(bucket), tmp_path, monkeypatch) == ["news-00.jsonl"]
+
+
+@pytest.mark.parametrize(("change", "message"), [("delete", "vanished"), ("replace", "changed")])
+def test_a_shard_that_vanishes_or_changes_is_named_and_the_others_are_kept(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, message: str
+) -> None:
+    corpus = Corpus.read(bucket)
+    path = f"{bucket}/news-01.jsonl"
+    if change == "delete":
+        fsspec.url_to_fs(path)[0].rm(path)
+    else:
+        put(path, b'{"text": "six"}\n')
+    with pytest.raises(InputError, match=rf"^memory://.*/news-01\.jsonl: {message} since its folder was listed"):
+        shards_read(corpus, tmp_path, monkeypatch)
+    put(path, b'{"text": "seven"}\n')
+    assert shards_read(Corpus.read(bucket), tmp_path, monkeypatch) == ["news-01.jsonl"]
+
+
+def test_a_task_at_an_address(bucket: str) -> None:
+    rows = "text,label\n" + "".join(f"text {number},{'xy'[number % 2]}\n" for number in range(8))
+    for split in ("train", "dev", "test"):
+        put(f"{bucket}/task/{split}.csv", rows.encode())
+    read = Task.read(f"{bucket}/task")
+    assert (read.name, {split: len(part) for split, part in read.splits.items()}) == (
+        "task",
+        {"train": 8, "dev": 8, "test": 8},
+    )
+    put(f"{bucket}/task/train.csv", rows.encode() + b"another,x\n")
+    assert len(Task.read(f"{bucket}/task").train) == 9
+    assert Task.read(f"{bucket}/task/train.csv").name == "train"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The address of a bucket of an S3 server of this computer."""
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    moto = pytest.importorskip("moto.server", reason="moto is not installed")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    patch = pytest.MonkeyPatch()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "hunter2",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        patch.setenv(name, value)
+    fsspec.filesystem("s3").mkdir("pile")
+    yield "s3://pile"
+    patch.undo()
+    server.stop()
+
+
+def test_s3(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        put(f"{s3}/deep/c-{number}.jsonl", b'{"text": "one %d"}\n' % number)
+    expected = ["one 0", "one 1", "one 2"]
+    assert list(texts(f"{s3}/deep/").values()) == list(texts(f"{s3}/**/c-*.jsonl").values()) == expected
+    labels = [f"deep/c-{number}.jsonl" for number in range(4)]
+    assert shards_read(Corpus.read(s3), tmp_path / "s", monkeypatch) == labels[:3]
+    put(f"{s3}/deep/c-3.jsonl", b'{"text": "one 3"}\n')
+    assert shards_read(Corpus.read(s3), tmp_path / "s", monkeypatch) == labels[3:]
+    with pytest.raises(InputError, match="s3://pile/absent: no such file"):
+        Corpus.read(f"{s3}/absent")

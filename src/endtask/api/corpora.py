@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from endtask.api.tables import is_column, is_frame, is_instance, rows_of
-from endtask.corpus.cloud import is_address
 from endtask.corpus.files import format_of
 from endtask.corpus.sources import DOCSTRINGS, HUB_PREFIX, has_matches, parse_source
 from endtask.errors import InputError
+from endtask.io.addresses import is_address
 from endtask.io.tables import Row
 
 _KNOWN = "give a path, a list of paths, a list of texts, a DataFrame or a column of one, or a datasets.Dataset"

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from endtask.config.budget import TextAmount
 from endtask.config.section import Fraction, Positive, Section
 from endtask.errors import InputError
+from endtask.io.addresses import DataPath
 from endtask.registry import task_types
 
 
@@ -17,7 +18,7 @@ class SourceSettings(Section):
 
     plain_key = "path"
 
-    path: str = Field(description="a file, a folder, a glob, an address (`s3://...`), `hf:NAME` or `docstrings`")
+    path: DataPath = Field(description="a file, a folder, a glob, an address (`s3://...`), `hf:NAME` or `docstrings`")
     name: str | None = Field(None, description="shown in reports; by default made from the file name")
     text: str | None = Field(None, description="column of the text; found by its usual names if unset")
     license: str | None = Field(None, description="recorded with every text of this source")
@@ -40,9 +41,10 @@ class TaskSettings(Section):
 
     plain_key = "path"
 
-    path: str = Field(
+    path: DataPath = Field(
         "",
-        description="a file, a folder with train/dev/test files or a folder per class, `hf:NAME` or `docstrings`",
+        description="a file, a folder with train/dev/test files or a folder per class, an address, `hf:NAME` or "
+        "`docstrings`",
     )
     type: str = Field(
         "auto",

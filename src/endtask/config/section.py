@@ -30,7 +30,10 @@ Warmup = Annotated[float, Field(ge=0), AfterValidator(_steps_or_share)]
 class Section(BaseModel):
     """A frozen group of settings that refuses keys it does not know."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    # Errors hide their input, which may be an address with a password.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
     plain_key: ClassVar[str | None] = None
     """The key that a plain word in place of the section sets: `task: labels.csv` is `task: {path: labels.csv}`."""
     plain_types: ClassVar[tuple[type, ...]] = (str,)

@@ -5,62 +5,58 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from endtask.errors import InputError
-from endtask.io.atomic import atomic_file
+from endtask.io.addresses import redacted
+from endtask.io.atomic import atomic_file, link_or_copy
 from endtask.io.input_files import Unskippable, import_extra
 from endtask.progress import bar
 
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://\S+")
 _MAGIC = re.compile(r"[*?\[]")
-_VERSIONS = (
-    "ETag",
-    "etag",
-    "md5Hash",
-    "md5",
-    "crc32c",
-    "versionId",
-    "mtime",
-    "LastModified",
-    "last_modified",
-    "updated",
-    "created",
-)
-"""What file systems say about the version of a file."""
+_CONTENT = ("ETag", "etag", "md5Hash", "md5", "crc32c")
+_TIMES = ("versionId", "mtime", "LastModified", "last_modified", "updated", "created")
+"""What file systems say about the version of a file: hashes of its content, or else its times."""
+_CHANGED_HINT = "what was read of other files is safe; the same command starts from there"
+_MOST_OF_DISK = 0.9
+"""A copy is deleted after it was read where the disk of the copies is fuller."""
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file at an address: its name relative to the address, its size, and a key that changes with its version."""
+    """A file at an address: its name relative to the address, its size, and a key that changes with its version.
+
+    Without `has_version` the file system says nothing about versions.
+    """
 
     address: str
     label: str
     size: int | None
     key: str
+    has_version: bool = True
 
-
-def is_address(path: str) -> bool:
-    """Return whether a path is the address of a file system that fsspec may know.
-
-    >>> is_address("s3://bucket/*.jsonl"), is_address("notes/a.txt"), is_address("C:/notes")
-    (True, False, False)
-    """
-    return _ADDRESS.fullmatch(path) is not None
+    @property
+    def copy(self) -> Path:
+        """The path of its local copy, whether it is there or not."""
+        return cache_folder() / self.key / PurePosixPath(self.label).name
 
 
 def list_files(address: str) -> list[RemoteFile]:
     """Return the files at an address (of a file, a folder or a glob), sorted by name; downloads nothing."""
-    fsspec = import_extra("fsspec.core", "cloud", address, purpose="reading from the cloud")
+    fsspec = import_extra("fsspec.core", "cloud", redacted(address), purpose="reading from the cloud")
     try:
         system, root = fsspec.url_to_fs(address)
+        system.invalidate_cache()
         paths, base = _paths_at(system, root)
         return [_remote_file(system, path, base) for path in sorted(paths)]
     except ImportError as error:  # fsspec names the package of a file system: "Install s3fs to access S3"
-        raise Unskippable(str(error).splitlines()[0], path=address) from None
+        raise Unskippable(str(error).splitlines()[0], path=redacted(address)) from None
     except InputError:
         raise
     except Exception as error:  # each file system has errors of its own
@@ -69,24 +65,56 @@ def list_files(address: str) -> list[RemoteFile]:
 
 def local_copy(file: RemoteFile) -> Path:
     """Return the path of a file's copy in the cache folder; downloads it unless this version of it is there."""
-    path = cache_folder() / file.key / PurePosixPath(file.label).name
+    path = file.copy
     if path.is_file():
         return path
-    fsspec = import_extra("fsspec.core", "cloud", file.address, purpose="reading from the cloud")
+    name = redacted(file.address)
+    fsspec = import_extra("fsspec.core", "cloud", name, purpose="reading from the cloud")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         system, remote = fsspec.url_to_fs(file.address)
-        with atomic_file(path) as aside, bar(f"download {file.address}", file.size, unit="B") as advance:
+        with atomic_file(path) as aside, bar(f"download {name}", file.size, unit="B") as advance:
             with system.open(remote, "rb") as source, open(aside, "wb") as target:
                 while content := source.read(1 << 20):
                     target.write(content)
                     advance(len(content))
             _check_size(file, aside)
+            _check_version(system, remote, file)
     except InputError:
         raise
+    except FileNotFoundError:
+        raise InputError("vanished since its folder was listed", path=name, hint=_CHANGED_HINT) from None
     except Exception as error:
         raise _unreachable(file.address, error) from None
     return path
+
+
+@contextmanager
+def open_copy(file: RemoteFile) -> Iterator[Path]:
+    """Yield the path of a local copy; delete it afterwards if the disk is nearly full."""
+    path = local_copy(file)
+    try:
+        yield path
+    finally:
+        disk = shutil.disk_usage(path.parent)
+        if disk.used > _MOST_OF_DISK * disk.total:
+            path.unlink(missing_ok=True)
+
+
+def local_tree(address: str) -> Path:
+    """Return a local copy of a file, or of a folder with all its files."""
+    files = list_files(address)
+    if not files:
+        raise InputError("no file", path=redacted(address))
+    if len(files) == 1 and files[0].address.rstrip("/") == address.rstrip("/"):
+        return local_copy(files[0])
+    key = blake2b("".join(file.key for file in files).encode(), digest_size=12).hexdigest()
+    folder = cache_folder() / key / PurePosixPath(address).name
+    for file in files:
+        if not (folder / file.label).is_file():
+            (folder / file.label).parent.mkdir(parents=True, exist_ok=True)
+            link_or_copy(local_copy(file), folder / file.label)
+    return folder
 
 
 def cache_folder() -> Path:
@@ -102,7 +130,7 @@ def _paths_at(system: Any, root: str) -> tuple[list[str], str]:
     # A web server lists no folders, and asking it downloads the page.
     if PurePosixPath(root).suffix or not system.isdir(root):
         if not system.exists(root):
-            raise InputError("no such file", path=system.unstrip_protocol(root))
+            raise InputError("no such file", path=redacted(system.unstrip_protocol(root)))
         return [root], root.rpartition("/")[0]
     return [path for path in system.find(root) if not _is_hidden(path, root)], root
 
@@ -114,18 +142,31 @@ def _is_hidden(path: str, base: str) -> bool:
 def _remote_file(system: Any, path: str, base: str) -> RemoteFile:
     info = system.info(path)
     address = system.unstrip_protocol(path)
-    known = {name: str(info[name]) for name in _VERSIONS if info.get(name) is not None}
-    content = json.dumps([address, info.get("size"), known], sort_keys=True)
-    key = blake2b(content.encode(), digest_size=12).hexdigest()
-    return RemoteFile(address, path.removeprefix(base).lstrip("/"), info.get("size"), key)
+    key, has_version = _key_of(address, info)
+    return RemoteFile(address, path.removeprefix(base).lstrip("/"), info.get("size"), key, has_version)
+
+
+def _key_of(address: str, info: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return a hash of the address, size and version of a file, and whether the file system knows versions."""
+    known = {name: str(info[name]) for name in _CONTENT if info.get(name) is not None}
+    known = known or {name: str(info[name]) for name in _TIMES if info.get(name) is not None}
+    content = json.dumps([redacted(address), info.get("size"), known], sort_keys=True)
+    return blake2b(content.encode(), digest_size=12).hexdigest(), bool(known)
 
 
 def _check_size(file: RemoteFile, path: Path) -> None:
     size = path.stat().st_size
     if file.size is not None and size != file.size:
-        raise InputError(f"{size:,} of {file.size:,} bytes arrived", path=file.address, hint="try again")
+        message = f"{size:,} of {file.size:,} bytes arrived"
+        raise InputError(message, path=redacted(file.address), hint=_CHANGED_HINT)
+
+
+def _check_version(system: Any, path: str, file: RemoteFile) -> None:
+    system.invalidate_cache()
+    if _key_of(file.address, system.info(path))[0] != file.key:
+        raise InputError("changed since its folder was listed", path=redacted(file.address), hint=_CHANGED_HINT)
 
 
 def _unreachable(address: str, error: Exception) -> InputError:
     reason = (str(error).splitlines() or [""])[0] or type(error).__name__
-    return InputError(f"cannot be reached: {reason}", path=address)
+    return InputError(f"cannot be reached: {reason.replace(address, redacted(address))}", path=redacted(address))

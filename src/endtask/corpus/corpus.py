@@ -16,7 +16,7 @@ from endtask.corpus.passages import number_passages, passage_spans
 from endtask.corpus.reading import SHOWN, Skipped, SourceDocument, read_source, source_contents
 from endtask.corpus.sources import Source, find_sources, parse_source
 from endtask.errors import InputError
-from endtask.io.digests import file_size, fingerprint
+from endtask.io.digests import fingerprint
 from endtask.io.input_files import ReadProgress
 from endtask.io.machine import usable_cores
 from endtask.records import Document
@@ -159,7 +159,7 @@ class Corpus:
 
     def files_bytes(self) -> int:
         """Return the size of all files on disk."""
-        return sum(file_size(file.path) for source in self.sources for file in source.files)
+        return sum(file.size() for source in self.sources for file in source.files)
 
     def fingerprint(self) -> str:
         """Return a hash of the settings and of every file's content, computed once per object."""

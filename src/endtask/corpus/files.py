@@ -34,6 +34,14 @@ def is_readable(path: InputFile) -> bool:
     return found is not None and found.recognizes(path)
 
 
+def opens_file(path: InputFile) -> bool:
+    """Return whether the content of a file, and not only its name, says whether it or its members are read."""
+    found = format_of(path)
+    by_name = (RowFormat.recognizes, DocumentFormat.recognizes, DocumentFormat.unread_members)
+    methods = [getattr(type(found), name, None) for name in ("recognizes", "unread_members")]
+    return any(method is not None and method not in by_name for method in methods)
+
+
 def is_one_document(path: InputFile) -> bool:
     """Return whether the file is one document."""
     found = document_format(path)

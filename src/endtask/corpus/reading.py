@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from endtask.corpus.files import documents_of, version_of
@@ -12,7 +13,6 @@ from endtask.corpus.links import Links
 from endtask.corpus.rows import row_documents
 from endtask.corpus.sources import DOCSTRINGS, Source, SourceFile
 from endtask.errors import InputError
-from endtask.io.digests import file_digest, file_size
 from endtask.io.input_files import ReadProgress, Unskippable, stop
 
 SHOWN = 5
@@ -70,8 +70,30 @@ def read_source(
         for document in row_documents(hub_rows(source.path), source.path, options):
             yield _named(source, document, document.key.removeprefix("#"))
     for file in source.files:
-        for document in documents_of(file.path, options):
-            yield _named(source, document, f"{file.label}{document.key}")
+        with file.open_copy() as path:
+            for document in _documents(path, file, options):
+                yield _named(source, document, f"{file.label}{document.key}")
+
+
+def _documents(path: Path, file: SourceFile, options: DocumentOptions) -> Iterator[FileDocument]:
+    """Yield the documents of a file; errors about the copy of a remote file name its address."""
+    if file.remote is None:
+        yield from documents_of(path, options)
+        return
+
+    def on_error(error: InputError) -> None:
+        options.on_error(_at_address(error, path, file))
+
+    try:
+        yield from documents_of(path, options if options.on_error is stop else replace(options, on_error=on_error))
+    except InputError as error:
+        raise _at_address(error, path, file) from None
+
+
+def _at_address(error: InputError, path: Path, file: SourceFile) -> InputError:
+    address = None if error.path is None else str(error.path).replace(str(path), file.name)
+    hint = None if error.hint is None else error.hint.replace(str(path), file.name)
+    return type(error)(error.message, path=address, row=error.row, key=error.key, hint=hint)
 
 
 def source_contents(source: Source) -> dict[str, Any]:
@@ -92,9 +114,9 @@ def source_contents(source: Source) -> dict[str, Any]:
 
 def _file_contents(file: SourceFile, *, skip_errors: bool) -> list[Any]:
     """Return label, size and digest of a file, and what its reader depends on; of an unreadable one what there is."""
-    parts: list[Any] = [file.label, file_size(file.path)]
+    parts: list[Any] = [file.label, file.size()]
     try:
-        parts.append(file_digest(file.path))
+        parts.append(file.digest())
         version = version_of(file.path)
         return parts if version is None else [*parts, version]
     except Unskippable:

@@ -6,14 +6,17 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from endtask.config import SourceSettings
-from endtask.corpus.cloud import is_address, list_files, local_copy
-from endtask.corpus.files import format_of, is_one_document, is_readable, known_formats, unread_members
+from endtask.corpus.cloud import RemoteFile, list_files, local_copy, open_copy
+from endtask.corpus.files import format_of, is_one_document, is_readable, known_formats, opens_file, unread_members
 from endtask.errors import InputError, a_few, nearest
+from endtask.io.addresses import check_no_credentials, is_address, redacted
 from endtask.io.compression import without_compression
+from endtask.io.digests import file_digest, file_size
 
 DOCSTRINGS = "docstrings"
 HUB_PREFIX = "hf:"
@@ -26,10 +29,37 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file of a source; `label` names it inside the source, independent of where the folder is."""
+    """One file of a source; `label` names it inside the source, independent of where the folder is.
+
+    The file at an address is `remote`, and `path` that of its local copy, which is made when the file is read.
+    """
 
     path: Path
     label: str
+    remote: RemoteFile | None = None
+
+    @property
+    def name(self) -> str:
+        """The path or address, for messages."""
+        return str(self.path) if self.remote is None else redacted(self.remote.address)
+
+    def size(self) -> int:
+        """Return the bytes of the file as it is stored."""
+        if self.remote is None:
+            return file_size(self.path)
+        return file_size(local_copy(self.remote)) if self.remote.size is None else self.remote.size
+
+    def digest(self) -> str:
+        """Return a hash of the content; of a remote file the hash of its version, which needs no copy."""
+        if self.remote is None:
+            return file_digest(self.path)
+        return self.remote.key if self.remote.has_version else file_digest(local_copy(self.remote))
+
+    @contextmanager
+    def open_copy(self) -> Iterator[Path]:
+        """Yield the path of the file or of its local copy."""
+        with nullcontext(self.path) if self.remote is None else open_copy(self.remote) as path:
+            yield path
 
 
 @dataclass(frozen=True)
@@ -89,17 +119,20 @@ def _unread_in(files: Iterable[SourceFile]) -> Iterator[str]:
 
 
 def _files_at(address: str) -> FoundFiles:
-    """Return local copies of the readable files at an address."""
+    """Return the readable files at an address; copies only those whose content says whether they are read."""
     remote = list_files(address)
     files, unread = [], []
     for file in remote:
-        copy = local_copy(file) if format_of(Path(file.label)) is not None else None
-        if copy is not None and (len(remote) == 1 or is_readable(copy)):
-            files.append(SourceFile(copy, file.label))
+        is_known = format_of(file.copy) is not None
+        if is_known and opens_file(file.copy):
+            local_copy(file)
+        if is_known and (len(remote) == 1 or is_readable(file.copy)):
+            files.append(SourceFile(file.copy, file.label, file))
         else:
             unread.append(file.label)
     if not files:
-        raise InputError("no file of a known kind" if remote else "no file", path=address, hint=known_formats())
+        reason = "no file of a known kind" if remote else "no file"
+        raise InputError(reason, path=redacted(address), hint=known_formats())
     is_file = len(remote) == 1 and remote[0].address.rstrip("/") == address.rstrip("/")
     name = re.sub(r"/?[^/]*[*?\[].*$", "", address).rstrip("/").rpartition("/")[2]
     return FoundFiles(None if is_file else name, tuple(files), (*unread, *_unread_in(files)))
@@ -172,8 +205,15 @@ def parse_source(text: str) -> SourceSettings:
     """
     named = _NAMED.fullmatch(text)
     if named is None or Path(text).exists() or has_matches(text):
-        return SourceSettings(path=text)
-    return SourceSettings(name=named[1], path=named[2])
+        return _source_settings(None, text)
+    return _source_settings(named[1], named[2])
+
+
+def _source_settings(name: str | None, path: str) -> SourceSettings:
+    try:
+        return SourceSettings(name=name, path=check_no_credentials(path))
+    except ValueError as error:
+        raise InputError(str(error), key="corpus.sources") from None
 
 
 def find_sources(
@@ -244,7 +284,7 @@ def _hub_name(path: str) -> str:
 
 def _merged(first: Source, second: Source) -> Source:
     used = {file.label for file in first.files}
-    files = [SourceFile(file.path, _distinct(file.label, used, "~")) for file in second.files]
+    files = [replace(file, label=_distinct(file.label, used, "~")) for file in second.files]
     return replace(first, files=(*first.files, *files), unread=(*first.unread, *second.unread))
 
 

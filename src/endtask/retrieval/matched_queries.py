@@ -328,5 +328,5 @@ def _rows(
 
 
 def _changed(shard: Shard) -> InputError:
-    files = ", ".join(str(file.path) for file in shard.source.files) or shard.source.path
+    files = ", ".join(file.name for file in shard.source.files) or shard.source.path
     return InputError("the corpus changed while it was read", path=files, hint="start again when it is complete")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from endtask.corpus.cloud import local_tree
 from endtask.errors import InputError, a_few, nearest
+from endtask.io.addresses import is_address
 from endtask.io.compression import COMPRESSIONS, bare_suffix
 from endtask.io.input_files import Note, ReadOptions
 from endtask.io.rows.base import RowFormat, row_formats
@@ -22,7 +24,7 @@ def read_tables(path: str) -> tuple[dict[str, Table], list[str]]:
     """Return the table of each split in a file or folder, and notes for people; a single file is the train split."""
     if not path:
         raise InputError("no task given", key="task.path", hint="a file, a folder, hf:NAME or docstrings")
-    source = Path(path)
+    source = local_tree(path) if is_address(path) else Path(path)
     notes: list[str] = []
     if not source.exists():
         raise _missing(source)

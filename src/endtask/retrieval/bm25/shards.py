@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from endtask.corpus import Corpus
+from endtask.corpus.cloud import RemoteFile
 from endtask.corpus.corpus import FORMAT
 from endtask.corpus.reading import source_contents
 from endtask.corpus.sources import Source, SourceFile
 from endtask.io.atomic import write_json
-from endtask.io.digests import file_size, fingerprint
+from endtask.io.digests import fingerprint
 from endtask.io.parsing import parse_json
 
 PASSAGE = np.dtype(
@@ -57,7 +58,7 @@ class Shard:
 
     def size(self) -> int:
         """Return its bytes on disk."""
-        return sum(file_size(file.path) for file in self.source.files)
+        return sum(file.size() for file in self.source.files)
 
     def contents(self) -> dict[str, Any]:
         """Return all that determines the passages of the shard."""
@@ -70,7 +71,7 @@ class Shard:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for another process."""
-        files = [[str(file.path), file.label] for file in self.source.files]
+        files = [_file_to_json(file) for file in self.source.files]
         source = {"name": self.source.name, "path": self.source.path, "text": self.source.text}
         options = {"license": self.source.license, "skip_errors": self.source.skip_errors}
         return {**source, **options, "files": files, "characters": self.passage_characters}
@@ -78,10 +79,22 @@ class Shard:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Shard:
         """Rebuild a shard from what `to_json` returned."""
-        files = tuple(SourceFile(Path(path), label) for path, label in value["files"])
+        files = tuple(_file_from_json(*file) for file in value["files"])
         options = {key: value[key] for key in ("text", "license", "skip_errors")}
         source = Source(value["name"], value["path"], files=files, **options)
         return cls(source, value["characters"])
+
+
+def _file_to_json(file: SourceFile) -> list[Any]:
+    return [str(file.path), file.label, None if file.remote is None else asdict(file.remote)]
+
+
+def _file_from_json(path: str, label: str, remote: dict[str, Any] | None) -> SourceFile:
+    """Rebuild a file; the copy of a remote file is in the cache folder of this machine."""
+    if remote is None:
+        return SourceFile(Path(path), label)
+    remote_file = RemoteFile(**remote)
+    return SourceFile(remote_file.copy, label, remote_file)
 
 
 def shards_of(corpus: Corpus) -> list[Shard]:
@@ -99,7 +112,7 @@ def _groups(files: tuple[SourceFile, ...]) -> Iterator[tuple[SourceFile, ...]]:
         yield ()
     group: list[SourceFile] = []
     for file in files:
-        is_large = file_size(file.path) >= _LARGE
+        is_large = file.size() >= _LARGE
         if is_large and group:
             yield tuple(group)
             group = []
