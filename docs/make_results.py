@@ -22,6 +22,7 @@ from benchmarks.training.page import replay_table, training_picture, training_ta
 from benchmarks.weighting.page import weighting_table  # noqa: E402
 from examples.digits.results import digits_table  # noqa: E402
 from studies.pages.alignment import alignment_summary, alignment_tables  # noqa: E402
+from studies.pages.claims import claims_table  # noqa: E402
 from studies.pages.influence import influence_tables  # noqa: E402
 from studies.pages.mix import mix_tables  # noqa: E402
 from studies.pages.recipe import optimizers_table, recipe_summary, recipe_tables, screens_tables  # noqa: E402
@@ -43,6 +44,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "recipe_summary": ("recipe", recipe_summary),
     "recipe_screens": ("recipe_screens", screens_tables),
     "optimizers": ("optimizers", optimizers_table),
+    "claims": ("claims", claims_table),
     "alignment": ("alignment", alignment_tables),
     "alignment_summary": ("alignment", alignment_summary),
 }
