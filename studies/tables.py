@@ -80,12 +80,13 @@ def cost_to_best(rows: Sequence[Tree], variants: Sequence[Tree]) -> list[str]:
 
 
 def lead(row: Tree) -> str:
-    """Return the difference in points, with a dagger if it is clear.
+    """Return the difference in points: † if it is clear, ‡ if only p is small, since there is no interval over seeds.
 
-    >>> lead({"lead": 0.0312, "p_holm": 0.01})
-    '+3.1†'
+    >>> lead({"lead": 0.0312, "p_holm": 0.01}), lead({"lead": 0.0312, "p_holm": 0.01, "interval": [0.01, 0.05]})
+    ('+3.1‡', '+3.1†')
     """
-    return f"{100 * row['lead']:+.1f}{'†' if is_clear(row) else ''}"
+    mark = "†" if "interval" in row else "‡"
+    return f"{100 * row['lead']:+.1f}{mark if is_clear(row) else ''}"
 
 
 def is_clear(row: Tree) -> bool:
@@ -102,10 +103,10 @@ def dagger(rows: Iterable[Tree]) -> str:
     """Return the meaning of a dagger for the text below a table.
 
     >>> dagger([{"p_holm": 0.01}])
-    "† where Holm's p is below .05"
+    "‡ where Holm's p, over rows, is below .05; there is no interval over seeds, and other seeds may differ"
     """
     if not any("interval" in row for row in rows):
-        return "† where Holm's p is below .05"
+        return "‡ where Holm's p, over rows, is below .05; there is no interval over seeds, and other seeds may differ"
     return "† where Holm's p, over rows, is below .05 and the 95% interval, over rows and seeds, leaves out 0"
 
 

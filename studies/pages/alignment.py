@@ -99,7 +99,7 @@ def _table(cells: Sequence[Tree], *, with_epoch: bool) -> list[str]:
 def _cell(cell: Tree, with_epoch: bool) -> str:
     score, perplexity = cell["accuracy"], cell["perplexity"]
     daggers = [
-        "†" if cell["tests"].get(name, {"p_holm": 1})["p_holm"] < 0.05 else "" for name in ("accuracy", "perplexity")
+        "‡" if cell["tests"].get(name, {"p_holm": 1})["p_holm"] < 0.05 else "" for name in ("accuracy", "perplexity")
     ]
     text = f"{mean_std(score)}{daggers[0]} / {perplexity['mean']:.2f} ± {perplexity['std']:.2f}{daggers[1]}"
     return f"{text}, epoch {cell['epoch']:.0f}" if with_epoch else text
@@ -146,7 +146,8 @@ def _notes(rows: Sequence[Tree]) -> str:
     return (
         f"Accuracy in % and perplexity, mean ± spread over draws and seeds, {runs} runs a cell; lines with missing runs are left "
         f"out. A column's number counts the train labels; more labels, held out, choose the epoch: {held_out}. "
-        "† where a paired permutation test over rows against the first line of the same column has Holm's p below .05; rows "
-        "of acronym detection from one document are swapped together. Each encoder is pre-trained once, for "
+        "‡ where a paired permutation test over rows against the first line of the same column has Holm's p below .05; rows "
+        "of acronym detection from one document are swapped together. Each encoder is pre-trained once, so other seeds of "
+        "pre-training may differ: for "
         f"{encoders[0]['steps']:,} steps ({seconds:.0f} s for {LARGEST}, while others shared the GPU){exception}."
     )

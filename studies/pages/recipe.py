@@ -40,7 +40,8 @@ def recipe_summary(results: Results) -> str:
         found = {row["cell"]: row for row in select(results.rows, kind="cell", task=task, table="final")}
         if recipe := found.get("recipe"):
             scores = [percent(found[key]["mean"]) for key in others]
-            lines.append([name, mean_std(recipe), *scores, format(recipe["flops"], ".2g")])
+            shown = f"{name}, all rows" if _leaks(recipe) else name
+            lines.append([shown, mean_std(recipe), *scores, format(recipe["flops"], ".2g")])
             seeds.append(str(recipe["models"]))
             if _leaks(recipe):
                 leak_free = [percent(found[key]["leak_free"]) for key in ("recipe", *others)]

@@ -161,5 +161,5 @@ def test_rows_of_a_few_shot_study(tmp_path: Path) -> None:
     collect_alignment(tmp_path / "alignment", tmp_path)
     page = alignment_tables(read_results("alignment", tmp_path))
     assert "**Table 2: numbers of labels, acronym detection**" in page
-    assert "| 768x3, kept head | 80.0 ± 10.0† / 0.70 ± 0.10 |" in page
+    assert "| 768x3, kept head | 80.0 ± 10.0‡ / 0.70 ± 0.10 |" in page
     assert "1,500 steps (12 s for 768x3" in page
