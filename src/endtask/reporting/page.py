@@ -10,10 +10,11 @@ from typing import Any
 
 from endtask.io.atomic import write_text
 from endtask.registry import task_types
-from endtask.reporting import baselines, scores, selection
+from endtask.reporting import baselines, errors, quality, scores, selection
 from endtask.reporting.costs import stage_costs, total_cost
 from endtask.reporting.curves import finetune_charts, objective_rows, pretrain_charts
 from endtask.reporting.headline import headline_of, tiles_of, verdict_sentence
+from endtask.reporting.prediction_rows import PredictionRows
 from endtask.reporting.render import render
 from endtask.reporting.run_folder import RunFolder
 
@@ -21,6 +22,9 @@ REPORT = "report.html"
 SECTIONS = {
     "results": "Results",
     "errors": "Errors",
+    "labels": "Labels to check",
+    "calibration": "Calibration",
+    "slices": "Slices",
     "training": "Training",
     "selection": "Selection",
     "data": "Task data",
@@ -89,9 +93,13 @@ def summary(folder: Path) -> dict[str, Any]:
 def _context(run: RunFolder) -> Context:
     """Return the variables of the template."""
     costs = stage_costs(run)
+    evidence = _evidence(run)
+    absent = {name for name in ("labels", "calibration", "slices") if not evidence[name]}
+    absent |= set() if run.results else {"errors"}
     return {
+        **evidence,
+        "sections": [(name, title) for name, title in SECTIONS.items() if name not in absent],
         "run": run,
-        "sections": [(id, name) for id, name in SECTIONS.items() if id != "errors" or run.results],
         "headline": headline_of(run),
         "sentence": verdict_sentence(run),
         "tiles": tiles_of(run),
@@ -105,6 +113,28 @@ def _context(run: RunFolder) -> Context:
         "finetune_charts": finetune_charts(run),
         "versions": _versions(run),
         **_use(run),
+    }
+
+
+def _evidence(run: RunFolder) -> Context:
+    """Return what follows from the table of predictions; its parts are empty for a run without one."""
+    rows = PredictionRows.find(run.path)
+    split = run.results["split"] if run.results else "test"
+    if rows is None or run.results is None:
+        nothing = dict.fromkeys(("errors", "labels", "calibration", "slices", "coverage_chart"))
+        return {**nothing, "form": _task_type(run).form, "split": split, "coverages": [], "label_checks": []}
+    candidates = rows.candidates()
+    return {
+        "form": rows.form,
+        "split": split,
+        "errors": errors.errors_of(run, rows),
+        "labels": rows.form != "numbers",
+        "label_checks": errors.label_checks(run, rows, candidates),
+        "candidates": len(candidates),
+        "calibration": quality.calibration_section(run),
+        "coverage_chart": quality.coverage_chart(rows),
+        "coverages": quality.coverages(rows),
+        "slices": quality.slices(rows),
     }
 
 
@@ -128,8 +158,14 @@ def _task_type(run: RunFolder) -> type[Any]:
 
 
 def _confusion(run: RunFolder) -> scores.Confusion:
-    """Return the confusion matrix of a single-label task."""
-    return scores.Confusion.count(run.predictions() if _task_type(run).form == "classes" else ())
+    """Return the confusion matrix of a single-label task: of the mean of the seeds, or of all seeds pooled."""
+    if _task_type(run).form != "classes":
+        return scores.Confusion.count(())
+    rows = PredictionRows.find(run.path)
+    if rows is None:
+        return scores.Confusion.count(run.predictions())
+    answers = ((rows.columns["label"][row], rows.columns["predicted"][row]) for row in rows.scored)
+    return scores.Confusion.count({"label": label, "predicted": {"mean": answer}} for label, answer in answers)
 
 
 def _class_scores(run: RunFolder) -> list[scores.ClassScores]:

@@ -41,12 +41,14 @@ _BAR_SAMPLE = Markup('<rect class="bar series-{style}" x="{x:.1f}" y="{top}" wid
 class Series:
     """A named line of points (x, y) in the order of x; values that are not finite or too large are left out.
 
-    `intervals` has the lower and upper end of an error bar for each point, or is empty.
+    `intervals` has the lower and upper end of an error bar for each point, or is empty. `is_reference` draws a thin line
+    without dots, such as a diagonal.
     """
 
     name: str
     points: tuple[tuple[float, float], ...]
     intervals: tuple[tuple[float, float], ...] = ()
+    is_reference: bool = False
 
     @property
     def finite(self) -> tuple[tuple[float, float], ...]:
@@ -94,10 +96,11 @@ def line_chart(
     x_format: Callable[[float], str] = lambda value: f"{value:,g}",
     y_format: Callable[[float], str] = lambda value: f"{value:.3g}",
     log: bool = False,
+    x_step: float = 1.0,
 ) -> Markup:
     """Return a chart with a line per series, dots for few points, and a legend for several series.
 
-    With `log` both axes are logarithmic, and all values must be positive.
+    With `log` both axes are logarithmic, and all values must be positive. Ticks of x are at least `x_step` apart.
     """
     drawn = [(number, line) for number, line in enumerate(series) if line.finite]
     legend, legend_height = (
@@ -115,7 +118,7 @@ def line_chart(
     y_ends = (min(ys) / factor, max(ys) * factor) if log else (min(ys) - margin, max(ys) + margin)
     across = Scale(min(xs) / factor, max(xs) * factor, LEFT, WIDTH - RIGHT, log)
     up = Scale(*y_ends, top + _PLOT_HEIGHT, top, log)
-    axes = y_axis(across, up, y_label, y_format) + x_axis(across, up, x_label, x_format)
+    axes = y_axis(across, up, y_label, y_format) + x_axis(across, up, x_label, x_format, x_step)
     lines = Markup("").join(_line(number % STYLES, line, across, up) for number, line in drawn)
     return svg(title, "; ".join(_in_words(line, y_format) for _, line in drawn), height, legend + axes + lines)
 
@@ -184,6 +187,8 @@ def _line(style: int, line: Series, across: Scale, up: Scale) -> Markup:
             error_bar(style, across(x), up(low), up(high))
             for (x, _), (low, high) in zip(line.points, line.intervals, strict=True)
         )
+    if line.is_reference:
+        return path.replace(Markup('class="line'), Markup('class="reference line'), 1)
     if len(coordinates) > _MOST_MARKERS:
         return path
     dot = Markup('<circle class="dot series-{}" cx="{:.1f}" cy="{:.1f}" r="3"/>')

@@ -10,7 +10,17 @@ from typing import Any
 from endtask.config import read_tree
 from endtask.errors import InputError, a_few
 from endtask.io.nested import changes_in_words, flatten
-from endtask.io.run_layout import AUDIT, LATENCY, PREDICTIONS, RESULTS, SELECTION, SETTINGS_FILE, STAGES, TASKS
+from endtask.io.run_layout import (
+    AUDIT,
+    CALIBRATION,
+    LATENCY,
+    PREDICTIONS,
+    RESULTS,
+    SELECTION,
+    SETTINGS_FILE,
+    STAGES,
+    TASKS,
+)
 from endtask.io.selection_table import read_selection
 from endtask.io.stage_files import LEFT_OUT, MANIFEST, DamagedFile, StageFiles, read_manifest
 from endtask.io.tables import read_rows
@@ -94,6 +104,11 @@ class RunFolder:
     def results(self) -> Tree | None:
         """The scores of every seed."""
         return _read_tree(self.file("evaluate", RESULTS))
+
+    @cached_property
+    def calibration(self) -> Tree | None:
+        """The temperatures of the seeds and the calibration with and without them."""
+        return _read_tree(self.file("evaluate", CALIBRATION))
 
     @property
     def latency(self) -> Tree | None:

@@ -18,7 +18,7 @@ from endtask.reporting.format import shorten
 
 WIDTH = 480
 STYLES = 6  # number of series styles in chart.css
-LEFT, RIGHT, BOTTOM, TITLE_LINE = 52, 12, 40, 26
+LEFT, RIGHT, BOTTOM, TITLE_LINE = 52, 18, 40, 26
 """Margins around the area of the values, in pixels, and the height of a title."""
 
 _LEGEND_LINE = 18
