@@ -31,7 +31,7 @@ def points(svg: ElementTree.Element) -> list[list[tuple[float, float]]]:
 def test_values_stand_at_their_pixels() -> None:
     (line,) = points(chart(Series("a", ((0, 0), (5, 10), (10, 5)))))
     left, middle, right = line
-    assert (left[0], right[0]) == (52, WIDTH - 12)
+    assert (left[0], right[0]) == (52, WIDTH - 18)
     assert middle[0] == (left[0] + right[0]) / 2
     # Up is less: 10 stands highest, and 5 half way between 0 and 10.
     assert middle[1] < right[1] < left[1]

@@ -30,7 +30,7 @@ def test_each_asking_example_is_shown_once_by_its_best_passage() -> None:
 
 
 def test_equal_ranks_and_scores_go_by_position_and_few_are_shown() -> None:
-    many = [passage(place, asked=(f"e{place}",)) for place in reversed(range(20))]
+    many = [passage(place, asked=(f"e{place}",)) for place in reversed(range(SHOWN + 20))]
     assert [item.position for item in summarize_selection(many).best] == list(range(SHOWN))
 
 
@@ -95,3 +95,25 @@ def test_fused_selectors_are_compared() -> None:
 
 def test_nothing_is_said_without_figures() -> None:
     assert quality_sentence({"passages": 3}) == ""
+
+
+def test_pairs_with_most_evidence_come_first_and_near_copies_last() -> None:
+    examples = [
+        {"id": "e0", "text": "alpha beta gamma delta epsilon", "label": "x"},
+        {"id": "e1", "text": "the zeta of the eta", "label": "y"},
+        {"id": "e2", "text": "theta", "label": "y"},
+    ]
+    copy = passage(0, text="alpha beta gamma delta epsilon", asked=("e0", "e1", "e2"))
+    pairs = explain(
+        [passage(1, text="theta and more", asked=("e2",)), copy, passage(2, text="zeta eta", asked=("e1",))], examples
+    )
+    assert [pair.passage_id for pair in pairs] == ["d2", "d1", "d0"]
+    assert [pair.is_copy for pair in pairs] == [False, False, True]
+    assert pairs[2].classes == (("y", 2), ("x", 1))
+
+
+def test_other_passages_are_spread_over_the_selection() -> None:
+    many = [passage(place, rank=1 + place, asked=("e0",)) for place in range(10 * SHOWN)]
+    found = summarize_selection(many, len(many))
+    assert [item.position for item in found.best] == [0]
+    assert [item.position for item in found.others] == list(range(10, 10 * SHOWN, 10))

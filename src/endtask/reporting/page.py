@@ -17,6 +17,7 @@ from endtask.reporting.headline import headline_of, tiles_of, verdict_sentence
 from endtask.reporting.prediction_rows import PredictionRows
 from endtask.reporting.render import render
 from endtask.reporting.run_folder import RunFolder
+from endtask.reporting.text_map import text_map
 
 REPORT = "report.html"
 SECTIONS = {
@@ -35,6 +36,7 @@ SECTIONS = {
 """The sections of the report in order: the name of each template in `templates/report`, and the title."""
 _MATRIX_LABELS = 20
 _MISTAKES = 20
+_MOST_CHOICES = 60
 
 Context = dict[str, Any]
 MODEL_FOLDER = '"path/to/this/folder"'
@@ -121,7 +123,7 @@ def _evidence(run: RunFolder) -> Context:
     rows = PredictionRows.find(run.path)
     split = run.results["split"] if run.results else "test"
     if rows is None or run.results is None:
-        nothing = dict.fromkeys(("errors", "labels", "calibration", "slices", "coverage_chart"))
+        nothing = dict.fromkeys(("errors", "labels", "calibration", "slices", "coverage_chart", "text_map"))
         return {**nothing, "form": _task_type(run).form, "split": split, "coverages": [], "label_checks": []}
     candidates = rows.candidates()
     return {
@@ -135,11 +137,14 @@ def _evidence(run: RunFolder) -> Context:
         "coverage_chart": quality.coverage_chart(rows),
         "coverages": quality.coverages(rows),
         "slices": quality.slices(rows),
+        "text_map": text_map(run, rows),
     }
 
 
 def _corpus(run: RunFolder) -> Context:
-    summary = selection.summarize_selection(run.selected())
+    summary = selection.summarize_selection(run.selected(), run.counts("select").get("passages", 0))
+    pairs = selection.explain([*summary.best, *summary.others], run.examples("train"))
+    scores_shown = [pair.score for pair in pairs] or [0.0]
     shares = selection.source_shares(run.counts("retrieve").get("corpus", {}), summary)
     return {
         "sources": shares,
@@ -148,8 +153,18 @@ def _corpus(run: RunFolder) -> Context:
         "corpus_notes": selection.corpus_notes(*(run.counts(stage) for stage in ("retrieve", "select", "pack"))),
         "domain_drawn": selection.domain_sentence(run.counts("select")),
         "source_chart": selection.source_chart(shares),
-        "pairs": selection.explain(summary.best, run.examples("train")) if summary.best else [],
+        "pairs": pairs,
+        "has_queries": any(pair.example_id for pair in pairs),
+        "pair_sources": sorted({pair.source for pair in pairs}),
+        "pair_labels": _few(sorted({pair.label for pair in pairs} - {""})),
+        "pair_scores": (min(scores_shown), max(scores_shown)),
+        "copies": sum(pair.is_copy for pair in pairs),
     }
+
+
+def _few(labels: list[str]) -> list[str]:
+    """Return labels to choose from, none if they are too many for a list."""
+    return labels if len(labels) <= _MOST_CHOICES else []
 
 
 def _task_type(run: RunFolder) -> type[Any]:

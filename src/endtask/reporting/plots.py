@@ -41,8 +41,8 @@ _BAR_SAMPLE = Markup('<rect class="bar series-{style}" x="{x:.1f}" y="{top}" wid
 class Series:
     """A named line of points (x, y) in the order of x; values that are not finite or too large are left out.
 
-    `intervals` has the lower and upper end of an error bar for each point, or is empty. `is_reference` draws a thin line
-    without dots, such as a diagonal.
+    `intervals` has the lower and upper end of an error bar for each point, or is empty. `is_reference` draws a thin
+    line without dots, such as a diagonal.
     """
 
     name: str

@@ -41,13 +41,17 @@ class LabelledPoint:
 
 @dataclass(frozen=True)
 class MapPoint:
-    """A text on a map: its position, the number of its group, its words for the pointer, and whether it stands out."""
+    """A text on a map: its position, the number of its group, its words for the pointer, and whether it stands out.
+
+    A passage is a small triangle, so that colour alone does not tell it from a row.
+    """
 
     x: float
     y: float
     group: int
     title: str
     emphasized: bool = False
+    is_passage: bool = False
 
 
 def interval_chart(
@@ -121,19 +125,18 @@ def map_chart(points: Sequence[MapPoint], names: Sequence[str], *, title: str) -
     top = TITLE_LINE + legend_height
     across = _scale_of([point.x for point in points], 8, WIDTH - 8)
     up = _scale_of([point.y for point in points], top + _MAP_HEIGHT, top + 8)
-    dot = Markup('<circle class="{} series-{}" cx="{:.1f}" cy="{:.1f}" r="{}"><title>{}</title></circle>')
-    dots = Markup("").join(
-        dot.format(
-            "map-dot emphasized" if point.emphasized else "map-dot",
-            point.group % STYLES,
-            across(point.x),
-            up(point.y),
-            4 if point.emphasized else 3,
-            point.title,
-        )
-        for point in points
-    )
+    dots = Markup("").join(_map_dot(point, across(point.x), up(point.y)) for point in points)
     return svg(title, f"{len(points):,} texts", top + _MAP_HEIGHT + 8, entries + dots)
+
+
+def _map_dot(point: MapPoint, x: float, y: float) -> Markup:
+    style = point.group % STYLES
+    if point.is_passage:
+        triangle = Markup('<path class="map-dot series-{}" d="M{:.1f} {:.1f}l3 5.4h-6z"><title>{}</title></path>')
+        return triangle.format(style, x, y - 3, point.title)
+    dot = Markup('<circle class="{} series-{}" cx="{:.1f}" cy="{:.1f}" r="{}"><title>{}</title></circle>')
+    name, radius = ("map-dot emphasized", 4) if point.emphasized else ("map-dot", 3)
+    return dot.format(name, style, x, y, radius, point.title)
 
 
 def _scale_of(values: Sequence[float], start: float, end: float) -> Scale:

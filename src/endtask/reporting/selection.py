@@ -1,8 +1,13 @@
-"""The selection in the report: bytes by source, quality measures, and selected passages with their queries."""
+"""The selection in the report: bytes by source, quality measures, and selected passages with their queries.
+
+A passage next to a query says most where both share words that few train texts have. Such pairs come first. Passages
+that repeat their query are near-copies, which say little about what pre-training adds.
+"""
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,12 +21,16 @@ from endtask.records import Selected
 from endtask.reporting import format as shown
 from endtask.reporting.costs import less_of_domain
 from endtask.reporting.plots import BarGroup, bar_chart
+from endtask.retrieval.queries import english_stop_words
 from endtask.retrieval.words import IDEOGRAPH, LETTER, character_classes, fold, words_of
 
-SHOWN = 6
+SHOWN = 150
+"""Best-ranked passages in a report, at most one per query; as many others are spread evenly over the selection."""
 _MOST_SOURCES = 12
-_CANDIDATES = 200
-_PASSAGE_CHARACTERS, _EXAMPLE_CHARACTERS = 420, 280
+_MOST_CLASSES = 3
+_CANDIDATES = 2000
+_COPY_SHARE, _COPY_WORDS = 0.8, 5  # of a query's words in a near-copy; fewer words are shared by chance
+_PASSAGE_CHARACTERS, _EXAMPLE_CHARACTERS = 500, 260
 _CONTEXT = 40  # characters of an excerpt before a distinctive word
 _COMMON_SHARE = 0.05
 _TEXTS_FOR_COMMON_WORDS = 2000
@@ -34,6 +43,7 @@ class SelectionSummary:
     passages: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     best: list[Selected] = field(default_factory=list)
+    others: list[Selected] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,11 @@ class TextSpan:
 
 @dataclass(frozen=True)
 class MatchedPair:
-    """A selected passage and the example whose query matched it best; without such an example `example_id` is empty."""
+    """A selected passage and the example whose query matched it best; without such an example `example_id` is empty.
+
+    `evidence` is the sum of the idf of distinctive words that both share, `classes` counts the labels of the queries
+    that match the passage best, and a near-copy has most words of its query.
+    """
 
     passage_id: str
     passage: list[TextSpan]
@@ -71,16 +85,26 @@ class MatchedPair:
     example: list[TextSpan]
     label: str
     reason: str
+    source: str = ""
+    evidence: float = 0.0
+    classes: tuple[tuple[str, int], ...] = ()
+    is_copy: bool = False
 
 
-def summarize_selection(selected: Iterable[Selected]) -> SelectionSummary:
-    """Return the summary of a selection, read once; `best` has the best passages, at most one per example."""
-    summary = SelectionSummary()
+def summarize_selection(selected: Iterable[Selected], count: int = 0) -> SelectionSummary:
+    """Return the summary of a selection of `count` passages, read once.
+
+    `best` has the best passages, at most one per query; `others` are spread evenly over the selection.
+    """
+    summary, step = SelectionSummary(), max(1, count // SHOWN)
+    spread: list[Selected] = []
 
     def counted() -> Iterator[Selected]:
-        for passage in selected:
+        for number, passage in enumerate(selected):
             summary.passages[passage.document.source] += 1
             summary.bytes[passage.document.source] += len(passage.document.text.encode())
+            if count and number % step == 0 and len(spread) < SHOWN:
+                spread.append(passage)
             yield passage
 
     ranked = heapq.nsmallest(_CANDIDATES, counted(), key=lambda row: (row.rank, -row.score, row.position))
@@ -88,6 +112,8 @@ def summarize_selection(selected: Iterable[Selected]) -> SelectionSummary:
     for passage in ranked:
         by_query.setdefault(passage.matched_queries[0] if passage.matched_queries else passage.document.id, passage)
     summary.best = list(by_query.values())[:SHOWN]
+    positions = {passage.position for passage in summary.best}
+    summary.others = [passage for passage in spread if passage.position not in positions]
     return summary
 
 
@@ -199,10 +225,15 @@ def _label_words_phrase(statistics: dict[str, Any]) -> str:
 
 
 def explain(best: Iterable[Selected], examples: Iterable[Mapping[str, Any]]) -> list[MatchedPair]:
-    """Return passages with the texts of their best examples; shared words that few examples contain are highlighted."""
+    """Return passages with the texts of their best examples; shared words that few examples contain are highlighted.
+
+    Pairs with most evidence come first.
+    """
     best = list(best)
     best_queries = {passage.matched_queries[0] for passage in best if passage.matched_queries}
+    wanted = {query for passage in best for query in passage.matched_queries}
     by_id: dict[str, Mapping[str, Any]] = {}
+    labels: dict[str, str] = {}
     frequency: Counter[str] = Counter()
     texts = 0
     for example in examples:
@@ -211,15 +242,25 @@ def explain(best: Iterable[Selected], examples: Iterable[Mapping[str, Any]]) -> 
             frequency.update(set(_words(_text_of(example))))
         if example["id"] in best_queries:
             by_id[example["id"]] = example
-    common = {word for word, number in frequency.items() if number > max(1, _COMMON_SHARE * texts)}
-    return [_pair(passage, by_id, common) for passage in best]
+        if example["id"] in wanted and isinstance(example.get("label"), str):
+            labels[example["id"]] = example["label"]
+    idf = {
+        word: math.log(texts / number) for word, number in frequency.items() if number <= max(1, _COMMON_SHARE * texts)
+    }
+    pairs = [_pair(passage, by_id, idf, labels) for passage in best]
+    return sorted(pairs, key=lambda pair: (pair.is_copy, -pair.evidence))
 
 
-def _pair(passage: Selected, examples: Mapping[str, Mapping[str, Any]], common: set[str]) -> MatchedPair:
+def _pair(
+    passage: Selected, examples: Mapping[str, Mapping[str, Any]], idf: Mapping[str, float], labels: Mapping[str, str]
+) -> MatchedPair:
+    """Return a passage with its best example; `idf` has the words that few train texts contain."""
     example_id = passage.matched_queries[0] if passage.matched_queries else ""
     example = examples.get(example_id, {})
     query = _text_of(example)
-    shared = (set(_words(passage.document.text)) & set(_words(query))) - common
+    words, own = set(_words(passage.document.text)), set(_words(query))
+    shared = {word for word in words & own if word in idf}
+    classes = Counter(labels[query] for query in passage.matched_queries if query in labels)
     return MatchedPair(
         passage_id=passage.document.id,
         passage=_highlighted(_excerpt(passage.document.text, shared, _PASSAGE_CHARACTERS), shared),
@@ -229,9 +270,19 @@ def _pair(passage: Selected, examples: Mapping[str, Mapping[str, Any]], common: 
         matched_count=passage.matched_count,
         example_id=example_id,
         example=_highlighted(_excerpt(query, shared, _EXAMPLE_CHARACTERS), shared),
-        label=str(example.get("label", "")),
+        label=_label_of(example),
         reason=passage.reason,
+        source=passage.document.source,
+        evidence=sum(idf[word] for word in shared),
+        classes=tuple(classes.most_common(_MOST_CLASSES)),
+        is_copy=len(own) >= _COPY_WORDS and len(words & own) >= _COPY_SHARE * len(own),
     )
+
+
+def _label_of(example: Mapping[str, Any]) -> str:
+    """Return the label of an example as text; empty for tags, which are too many."""
+    label = example.get("label", "")
+    return ("" if example.get("tokens") else ", ".join(map(str, label))) if isinstance(label, list) else str(label)
 
 
 def _text_of(example: Mapping[str, Any]) -> str:

@@ -39,6 +39,6 @@ if ("IntersectionObserver" in window) {
     const entry = entries.find((one) => one.isIntersecting);
     if (!entry) return;
     links.forEach((link, id) => (id === entry.target.id ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
-  }, { rootMargin: "0px 0px -75% 0px" });
+  }, { rootMargin: "-8% 0px -88% 0px" });
   links.forEach((_, id) => document.getElementById(id) && observer.observe(document.getElementById(id)));
 }
