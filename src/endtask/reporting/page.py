@@ -120,7 +120,7 @@ def _context(run: RunFolder) -> Context:
 
 def _evidence(run: RunFolder) -> Context:
     """Return what follows from the table of predictions; its parts are empty for a run without one."""
-    rows = PredictionRows.find(run.path)
+    rows = PredictionRows.find(run)
     split = run.results["split"] if run.results else "test"
     if rows is None or run.results is None:
         nothing = dict.fromkeys(("errors", "labels", "calibration", "slices", "coverage_chart", "text_map"))
@@ -176,7 +176,7 @@ def _confusion(run: RunFolder) -> scores.Confusion:
     """Return the confusion matrix of a single-label task: of the mean of the seeds, or of all seeds pooled."""
     if _task_type(run).form != "classes":
         return scores.Confusion.count(())
-    rows = PredictionRows.find(run.path)
+    rows = PredictionRows.find(run)
     if rows is None:
         return scores.Confusion.count(run.predictions())
     answers = ((rows.columns["label"][row], rows.columns["predicted"][row]) for row in rows.scored)

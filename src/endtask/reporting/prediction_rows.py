@@ -17,6 +17,7 @@ from endtask.evaluation.label_issues import label_issues
 from endtask.evaluation.prediction_table import METADATA
 from endtask.io.run_layout import PREDICTION_TABLE
 from endtask.registry import task_types
+from endtask.reporting.run_folder import RunFolder
 
 Row = dict[str, Any]
 _LIGHT = ("split", "id", "test_set", "words", "leaked", "label", "predicted", "right", "confidence", "votes")
@@ -69,9 +70,9 @@ class PredictionRows:
         self._probabilities = table.column("probabilities")
 
     @classmethod
-    def find(cls, run: Path) -> PredictionRows | None:
+    def find(cls, run: RunFolder) -> PredictionRows | None:
         """Return the rows of an evaluated run; None for a run of an older version."""
-        path = run / "evaluate" / PREDICTION_TABLE
+        path = run.file("evaluate", PREDICTION_TABLE)
         return cls(path) if path.exists() else None
 
     def __len__(self) -> int:

@@ -21,7 +21,6 @@ from endtask.records import Selected
 from endtask.reporting import format as shown
 from endtask.reporting.costs import less_of_domain
 from endtask.reporting.plots import BarGroup, bar_chart
-from endtask.retrieval.queries import english_stop_words
 from endtask.retrieval.words import IDEOGRAPH, LETTER, character_classes, fold, words_of
 
 SHOWN = 150

@@ -32,7 +32,7 @@ def text_map(run: RunFolder, rows: PredictionRows) -> TextMap | None:
     """Return the map of an evaluated run; None if it has none."""
     import pyarrow.parquet as parquet
 
-    path = run.path / "evaluate" / TEXT_MAP
+    path = run.file("evaluate", TEXT_MAP)
     if not path.exists():
         return None
     table = parquet.read_table(path)
