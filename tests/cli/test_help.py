@@ -20,7 +20,7 @@ SETTINGS_FLAGS = ["SETTINGS", "--task", "--corpus", "--budget", "--preset", "--s
 FLAGS = {
     "init": ["FILE", "--task", "--corpus", "--output", "--set", "--align"],
     "check": SETTINGS_FLAGS,
-    "run": [*SETTINGS_FLAGS, "--output", "--until", "--from", "--dry-run", "--bundle", "--results"],
+    "run": [*SETTINGS_FLAGS, "--output", "--until", "--from", "--nproc", "--dry-run", "--bundle", "--results"],
     "search": [*SETTINGS_FLAGS, "--output", "--grid", "--values", "--trials", "--space"],
     "compare": [
         *SETTINGS_FLAGS,

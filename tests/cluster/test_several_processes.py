@@ -31,17 +31,19 @@ CASES: dict[str, dict[str, Any]] = {
     "equal": {"weighting": "equal", "objectives": MLM_AND_TASK, "gradient_accumulation_steps": 2},
     "tlm": {"weighting": {"name": "interleave", "rho1": 2}},
     "meta": {"weighting": {"name": "meta", "every": 2}, "objectives": MLM_AND_TASK},
+    "fsdp": {"weighting": {"name": "interleave", "rho1": 2}, "eval_steps": 4},
     "up": {"weighting": "equal", "objectives": MLM_AND_TASK},
     "down": {"weighting": "equal", "objectives": MLM_AND_TASK},
 }
 """Settings of pre-training. `up` is begun by one process and ended by two, `down` by two and by one."""
-STEPS = {"equal": 50, "tlm": 15, "meta": 15, "up": 10, "down": 10}
+STEPS = {"equal": 50, "tlm": 15, "meta": 15, "fsdp": 9, "up": 10, "down": 10}
 TOGETHER = "together"
 """A run by two processes to its end, which nothing disturbs."""
 
 
 def settings_of(case: str, toy: Path, output: Path) -> dict[str, Any]:
     tree = toy_settings(toy, output, budget=f"{STEPS.get(case, 10)}steps")
+    tree["distributed"] = "fsdp" if case == "fsdp" else "ddp"
     tree["model"]["dropout"] = 0.0  # its masks depend on the number of processes
     tree["pretrain"].update(CASES.get(case, {}), dropout=0.0, checkpoint_steps=4)
     return tree
@@ -93,14 +95,26 @@ def runs(toy: Path, packed: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_have_the_losses_of_one(runs: Path, case: str) -> None:
     one, two = (read_metrics(runs / f"{name}-{case}" / "pretrain" / "metrics.jsonl") for name in ("one", "two"))
-    assert len(one) == len(two) == STEPS[case]
+    assert len(one) == len(two) >= STEPS[case]
     for row, other in zip(one, two, strict=True):
         assert other == pytest.approx(row, abs=1e-5, rel=1e-5, nan_ok=True)
 
 
+def test_the_manifest_says_how_weights_were_shared(runs: Path) -> None:
+    for case in CASES:
+        counts = [read_counts(runs / f"{name}-{case}") for name in ("one", "two")]
+        shared = [(count.get("processes"), count.get("distributed")) for count in counts]
+        last_by_one = case == "down"
+        assert shared == [(None, None), (None, None) if last_by_one else (2, "fsdp" if case == "fsdp" else "ddp")]
+
+
+def read_counts(run: Path) -> dict[str, Any]:
+    counts: dict[str, Any] = json.loads((run / "pretrain" / "manifest.json").read_text(encoding="utf-8"))["counts"]
+    return counts
+
+
 def test_costs_are_those_of_the_whole_batch(runs: Path) -> None:
-    manifests = [runs / f"{name}-tlm" / "pretrain" / "manifest.json" for name in ("one", "two")]
-    one, two = (json.loads(path.read_text(encoding="utf-8"))["counts"] for path in manifests)
+    one, two = (read_counts(runs / f"{name}-tlm") for name in ("one", "two"))
     for name in ("steps", "tokens", "padded_tokens", "matmul_flops", "objectives"):
         assert two[name] == one[name]
 

@@ -65,6 +65,11 @@ class Settings(Section):
     seed: int = Field(0, ge=0, description="of splits, selection and pre-training; fine-tuning has its own")
     threads: Positive | None = Field(None, description="CPU threads; unset: all cores")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="auto: a GPU if there is one")
+    distributed: Literal["auto", "ddp", "fsdp"] = Field(
+        "auto",
+        description="with several processes: each has all weights (ddp), or a part of them, which saves memory "
+        "(fsdp); auto: fsdp for the size large on GPUs",
+    )
     precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 on a GPU")
     compile: bool | Literal["auto", "graphs"] = Field(
         "auto",

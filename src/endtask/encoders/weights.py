@@ -91,9 +91,29 @@ def load_tensors(path: Path, *, hint: str = _MAKE_AGAIN) -> tuple[dict[str, Tens
         raise InputError(f"damaged: {error}", path=path, hint=hint) from None
 
 
-def save_weights(path: Path, network: nn.Module) -> None:
-    """Write the weights of a network."""
-    save_tensors(path, network.state_dict(), {})
+def whole(tensor: Tensor) -> Tensor:
+    """Return a tensor that is divided among processes as a whole, others unchanged; every process has to call it."""
+    if not hasattr(tensor, "full_tensor"):  # of torch's DTensor
+        return tensor
+    full: Tensor = tensor.full_tensor()
+    return full
+
+
+def divided_as(target: Tensor, tensor: Tensor) -> Tensor:
+    """Return a whole tensor divided among the processes as the target is; if it is whole, unchanged."""
+    if not hasattr(target, "full_tensor"):
+        return tensor
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(target, DTensor)
+    return distribute_tensor(tensor.to(target.device), target.device_mesh, target.placements)
+
+
+def save_weights(path: Path, network: nn.Module, *, writes: bool = True) -> None:
+    """Write the weights of a network; of several processes all have to call it, and one writes."""
+    tensors = {name: whole(value) for name, value in network.state_dict().items()}
+    if writes:
+        save_tensors(path, tensors, {})
 
 
 def load_weights(path: Path, network: nn.Module) -> None:
@@ -104,8 +124,10 @@ def load_weights(path: Path, network: nn.Module) -> None:
 
 def load_state_dict(network: nn.Module, tensors: dict[str, Tensor], path: Path, *, hint: str = _MAKE_AGAIN) -> None:
     """Load tensors read from `path`; raise `InputError` for missing or unexpected ones."""
+    targets = network.state_dict()
+    divided = {name: divided_as(targets[name], value) if name in targets else value for name, value in tensors.items()}
     try:
-        network.load_state_dict(tensors, strict=True)
+        network.load_state_dict(divided, strict=True)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"does not fit the network: {reason}", path=path, hint=hint) from None

@@ -108,6 +108,10 @@ def _check_machine(settings: Settings) -> None:
         from endtask.training.device import check_device
 
         check_device(settings)
+    if settings.distributed == "fsdp":
+        from endtask.training.distributed import check_distributed
+
+        check_distributed(settings)
     if settings.report_to:
         from endtask.training.loggers import check_trackers
 

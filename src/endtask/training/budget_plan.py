@@ -12,6 +12,7 @@ from statistics import median
 
 from endtask.config import Budget, Settings
 from endtask.encoders.flops import training_flops
+from endtask.encoders.weights import load_state_dict, whole
 from endtask.io.stage_folder import StageFolder
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.device import explain_out_of_memory
@@ -172,10 +173,10 @@ def _first_steps(phase: Phase) -> list[int]:
 @contextmanager
 def _restored(phase: Phase) -> Iterator[None]:
     """Restore weights and weighting state after the block."""
-    weights = {name: value.detach().to("cpu", copy=True) for name, value in phase.network.state_dict().items()}
+    weights = {name: whole(value).detach().to("cpu", copy=True) for name, value in phase.network.state_dict().items()}
     weighting = {name: value.clone() for name, value in phase.weighting.state().items()}
     try:
         yield
     finally:
-        phase.network.load_state_dict(weights)
+        load_state_dict(phase.network, weights, Path())
         phase.weighting.load_state(weighting)

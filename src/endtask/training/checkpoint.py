@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from endtask.encoders.weights import load_state_dict, load_tensors, save_tensors
+from endtask.encoders.weights import load_state_dict, load_tensors, save_tensors, whole
 from endtask.errors import InputError, TrainingError
 from endtask.processes import ALONE, Processes
 from endtask.training.optimizer import Optimizer
@@ -49,14 +49,15 @@ class Checkpoints:
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         """Copy all tensors and start to write them; `state` holds plain values such as the best dev score."""
         self.wait()
-        if not self._processes.is_first:
-            return
         tensors = {
             **_prefixed(_NETWORK, self._network.state_dict()),
             **_prefixed(_OPTIMIZER, self._optimizer.state_tensors()),
             **_prefixed(_WEIGHTING, self._weighting.state()),
             **_prefixed(_REFRESH, {} if self._refresh is None else self._refresh.state()),
         }
+        tensors = {name: whole(value) for name, value in tensors.items()}
+        if not self._processes.is_first:
+            return
         # Copies on the device are quick and asynchronous; the writer transfers them to the host.
         copies = {name: value.detach().clone() for name, value in tensors.items()}
         header = {"step": step, "state": deepcopy(dict(state))}

@@ -12,7 +12,7 @@ from torch import Tensor
 from endtask.config import Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK, Network
-from endtask.encoders.weights import save_tensors
+from endtask.encoders.weights import save_tensors, whole
 from endtask.evaluation.outputs import Outputs, answers_of, best_threshold, class_probabilities, perplexity
 from endtask.evaluation.task_metrics import measure_of
 from endtask.io.atomic import write_text
@@ -94,7 +94,10 @@ class DevScores:
         """Write the best weights and their answers, unless a rollback has dropped them from the state."""
         best, self._best = self._best, None
         if best is not None and best.step == state.get("best_step"):
-            save_tensors(self._best_weights, best.weights, {})
+            weights = {name: whole(value) for name, value in best.weights.items()}
+            if not self._context.processes.is_first:
+                return
+            save_tensors(self._best_weights, weights, {})
             write_text(self._best_weights.with_name(DEV_PREDICTIONS), best.answers)
 
     def _threshold(self, outputs: Outputs) -> float:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from endtask.config.training import PhaseSettings
 from endtask.encoders.network import GENERATOR, MASKED_LM
+from endtask.encoders.weights import divided_as, whole
 
 _HEADS = "heads."
 ADAM_BETA1, ADAM_EPSILON = 0.9, 1e-6
@@ -106,7 +107,7 @@ class Optimizer:
         gradients = [weight.grad for weight in self._parameters.values() if weight.grad is not None]
         if not gradients:
             raise ValueError("no parameter has a gradient; call backward() before step()")
-        norm = torch.nn.utils.get_total_norm(gradients)
+        norm = whole(torch.nn.utils.get_total_norm(gradients))
         skipped = ~norm.isfinite()
         divisor = None
         if self._max_grad_norm is not None and self._clip_groups:
@@ -139,7 +140,7 @@ class Optimizer:
         for weights in self._clip_groups:
             gradients = [weight.grad for weight in weights if weight.grad is not None]
             if gradients:
-                norm = torch.nn.utils.get_total_norm(gradients)
+                norm = whole(torch.nn.utils.get_total_norm(gradients))
                 torch._foreach_div_(gradients, (norm / max_norm).clamp(min=1.0))
 
     def state_tensors(self) -> dict[str, Tensor]:
@@ -169,7 +170,7 @@ class Optimizer:
         if messages := [f"{problem} {_listed(names)}" for problem, names in problems.items() if names]:
             raise ValueError(f"the optimizer's state {', '.join(messages)}")
         for name, value in state.items():
-            value.copy_(tensors[name])
+            value.copy_(divided_as(value, tensors[name]))
         self.rate_scale = state["rate_scale"].item()
 
 

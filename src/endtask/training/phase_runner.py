@@ -18,6 +18,7 @@ from endtask.processes import Processes, current_processes
 from endtask.progress import bar, say
 from endtask.training.checkpoint import Checkpoints
 from endtask.training.device import explain_out_of_memory
+from endtask.training.distributed import gathered
 from endtask.training.loggers import Trackers, open_trackers
 from endtask.training.loop import StepRecord, build_optimizer, train
 from endtask.training.metrics_file import MetricsFile
@@ -216,7 +217,8 @@ class _Trainer:
     def _is_checkpoint_due(self) -> bool:
         """Whether to save after a callback: always on a CPU, since a rollback to another step would change the bits."""
         waited = time.monotonic() - self.saved_at
-        return self.phase.context.device.type == "cpu" or waited > _SECONDS_BETWEEN_CHECKPOINTS
+        is_due = self.phase.context.device.type == "cpu" or waited > _SECONDS_BETWEEN_CHECKPOINTS
+        return self.processes.shared(is_due)
 
     def _save(self, step: int, state: TrainState) -> None:
         self._on_save(state)
@@ -225,7 +227,7 @@ class _Trainer:
         self.saved_at = time.monotonic()
 
     def _on_save(self, state: TrainState) -> None:
-        if self.callback is not None and self.processes.is_first:
+        if self.callback is not None:
             self.callback.on_save(state)
 
     def _steps(self, start: int) -> Iterator[StepRecord]:
@@ -270,7 +272,8 @@ class _Trainer:
     def _run_callback(self, step: int, state: TrainState, metrics: MetricsFile) -> None:
         if self.callback is None:
             return
-        row = {"step": step, **self.callback.on_step_end(step, state)}
+        with gathered(self.phase.network):
+            row = {"step": step, **self.callback.on_step_end(step, state)}
         state.update(self.processes.shared(state))  # equal decisions, such as to stop
         self.phase.network.train()
         self._log(row, metrics)

@@ -35,7 +35,7 @@ from endtask.training.budget_plan import (
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
-from endtask.training.distributed import start_together
+from endtask.training.distributed import distribution, is_sharded, shard, start_together
 from endtask.training.finetune_phase import amount_for_all_epochs, plan_in_words, tokens_to_read
 from endtask.training.initial_network import network_for
 from endtask.training.pacing import Pacer
@@ -59,8 +59,11 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     weighting = settings.pretrain.weighting.part
     phase, processes = pretrain_phase(task, packed, settings), current_processes()
     phase = replace(phase, context=replace(phase.context, processes=processes))
-    if "steps" not in stage.plan:
-        share = _finetuning_share(phase, task, packed, settings)
+    is_planned = "steps" in stage.plan
+    share = None if is_planned else _finetuning_share(phase, task, packed, settings)
+    if is_sharded(settings, processes):
+        shard(phase.network)
+    if not is_planned:
         budget, _ = split_budget(settings, share)
         steps, cost = _plan(phase, task, packed, settings, without_seconds_used(budget, stage))
         plan = {"steps": steps, "budget": str(budget), "cost_per_step": vars(cost), "finetuning_share": share}
@@ -81,8 +84,7 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
         steps_after = later + _finetuning_in_steps(phase, packed, settings, stage)
         states.append(_train(subphase, task, packed, settings, stage, pacer, steps_after))
     state = total_state(states)
-    if processes.is_first:
-        save_weights(folder / WEIGHTS, phase.network)
+    save_weights(folder / WEIGHTS, phase.network, writes=processes.is_first)
     parameters, trained_tokens = parameters_of(phase), state["tokens"]
     trained_tokens += _count_extra(state, _extra_cost(phase, task, packed, settings))
     trained_tokens += count_reselection(state, phase.network)
@@ -92,6 +94,7 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
         "parameters": parameters,
         "device": str(phase.context.device),
         "attention": phase.network.backend,
+        **distribution(phase.network, processes),
         "flops": training_flops(parameters, trained_tokens),
         "uses": _data_usage(task, settings, phase),
         **state,
@@ -229,8 +232,7 @@ def _count_extra(state: TrainState, extra: ExtraCost | None) -> float:
 
 def _save_initial_weights(task: Task, packed: Path, settings: Settings, folder: Path) -> dict[str, Any]:
     network = network_for(task, packed, settings)
-    if current_processes().is_first:
-        save_weights(folder / WEIGHTS, network)
+    save_weights(folder / WEIGHTS, network, writes=current_processes().is_first)
     parameters = sum(weight.numel() for weight in network.parameters())
     counts = {"steps": 0, "parameters": parameters, "device": "none", "flops": 0.0, **initial_state()}
     return {**counts, "uses": _data_usage(task, settings, None)}
@@ -256,6 +258,8 @@ def _dev_callback(phase: Phase, task: Task, packed: Path, settings: Settings, fo
 
 def pretrain_phase(task: Task, packed: Path, settings: Settings, *, least_vocabulary: int = 0) -> Phase:
     """Return the phase with its objectives, one step and the weighting's mean rule; planning replaces the last two."""
+    if is_sharded(settings, current_processes()):
+        settings = settings.model_copy(update={"compile": False})  # the encoder would be one graph, and need all layers
     context = choose_device_context(settings)
     network = move(network_for(task, packed, settings, least_vocabulary=least_vocabulary), settings, context)
     network.set_dropout(settings.pretrain.dropout)

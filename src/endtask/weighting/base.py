@@ -170,6 +170,8 @@ class Weighting:
     name: ClassVar[str]
     sequential: ClassVar[bool] = False
     """Whether each objective is a phase of its own, one after the other."""
+    learns_weights: ClassVar[bool] = False
+    """Whether it compares gradients of whole networks."""
     tlm_only: ClassVar[bool] = False
     """Whether it trains TLM's two objectives and no others."""
     needs_task: ClassVar[bool] = False

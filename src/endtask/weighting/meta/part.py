@@ -27,6 +27,7 @@ class MetaWeighting(Weighting):
     """all objectives at each step, by weights learned from held-out task loss (META-TARTAN)"""
 
     needs_task = True
+    learns_weights = True
     Config = MetaConfig
     config: MetaConfig
 
