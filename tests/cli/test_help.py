@@ -70,9 +70,10 @@ FLAGS = {
     "why": ["RUN", "DOC_ID", "--example", "--class", "--top", "--json"],
     "predict": [
         *["RUN", "TEXT", "--file", "--column", "--pair-column", "--to", "--raw-cells", "--device", "--json"],
-        "--batch-size",
+        *["--calibrated", "--batch-size"],
     ],
     "evaluate": ["RUN", "FILE", "--json", "--quiet"],
+    "labels": ["RUN", "--to", "--raw-cells", "--json"],
     "export": ["RUN", "--to", "--output", "--repo", "--public", "--json", "--quiet"],
     "report": ["RUN", "--latency", "--json"],
     "serve": ["FOLDER", "--host", "--port", "--token-file", "--name"],

@@ -21,6 +21,7 @@ from endtask.cli import (
     export,
     few_shot,
     init,
+    labels,
     ls,
     predict,
     report,
@@ -69,7 +70,7 @@ app = typer.Typer(
 )
 VERBS = (
     *(init, check, run, search, compare, few_shot, bundle, retrieve, select, selection, why),
-    *(predict, evaluate, export, report, serve, verify, ls, demo, doctor, schema),
+    *(predict, evaluate, labels, export, report, serve, verify, ls, demo, doctor, schema),
 )
 for verb in VERBS:
     app.command(verb.NAME, epilog=verb.EXAMPLES)(verb.command)

@@ -23,6 +23,7 @@ EXAMPLES = examples(
     'endtask predict runs/chemprot "Aspirin inhibits COX-1." "Water is wet."',
     "endtask predict runs/chemprot new.csv --to labels.csv",
     "endtask predict runs/chemprot --file new.jsonl --json > labels.jsonl",
+    "endtask predict runs/chemprot --calibrated --json 'Aspirin inhibits COX-1.'",
     "cat texts.txt | endtask predict runs/chemprot",
 )
 
@@ -63,6 +64,9 @@ def command(
     raw_cells: Annotated[
         bool, typer.Option("--raw-cells", help="In CSV and TSV, leave cells that begin with = + - @ as they are.")
     ] = False,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Scale probabilities by the temperature that the run fitted on dev.")
+    ] = False,
     device: Annotated[
         str, typer.Option("--device", metavar="NAME", help="cpu, cuda, mps, or auto, the best there is.")
     ] = "auto",
@@ -84,7 +88,7 @@ def command(
         raise InputError("give texts or --file, not both")
     if texts:
         _check_no_files(texts)
-    predictor = load(run, device=device)
+    predictor = load(run, device=device, calibrated=calibrated)
     if to is not None and file is not None:
         _write_table(predictor, run, file, to, column, pair_column, batch_size, raw_cells)
         return

@@ -17,8 +17,8 @@ from endtask.encoders.checkpoint_files import without_progress_bars
 from endtask.encoders.config_sizes import size_problem
 from endtask.errors import InputError, a_few, did_you_mean_path
 from endtask.io.parsing import parse_json, read_json
-from endtask.io.run_layout import MODEL_FACTS, SETTINGS_FILE, TASKS
-from endtask.io.stage_files import MANIFEST, check_stage, checked
+from endtask.io.run_layout import CALIBRATION, MODEL_FACTS, SETTINGS_FILE, TASKS
+from endtask.io.stage_files import MANIFEST, check_stage, checked, read_manifest
 from endtask.records import batched
 from endtask.registry import task_types
 from endtask.serving.onnx_model import OnnxModel, is_onnx, model_class
@@ -39,11 +39,12 @@ Text = str | tuple[str, str] | list[str]
 """A text, a pair of texts, or the words of a text to tag."""
 
 
-def load(run: str | Path, *, device: str = "cpu") -> Predictor:
+def load(run: str | Path, *, device: str = "cpu", calibrated: bool = False) -> Predictor:
     """Load the model of a finished run, or a text or token classifier in Hugging Face format.
 
     Folders that `endtask export --to onnx` and `int8` write are loaded by ONNX Runtime, which runs on the CPU.
-    `device` is `cpu`, `cuda`, `mps` or `auto`, the best that this machine has.
+    `device` is `cpu`, `cuda`, `mps` or `auto`, the best that this machine has. `calibrated` scales probabilities by the
+    temperature that the run fitted on dev; answers stay the same.
 
     >>> load("runs/absent")
     Traceback (most recent call last):
@@ -61,7 +62,21 @@ def load(run: str | Path, *, device: str = "cpu") -> Predictor:
         raise InputError("no trained model here", path=folder, hint=f"finish the run first: endtask run {folder}")
     check_model(model)
     task = _task_folder(model)
-    return Predictor(model, task_type=_stored_task_type(task), takes_pairs=_has_pairs(task), device=device)
+    temperature = _temperature_of(folder) if calibrated else 1.0
+    return Predictor(model, _stored_task_type(task), _has_pairs(task), device, temperature)
+
+
+def _temperature_of(run: Path) -> float:
+    """Return the temperature of the saved seed."""
+    path = run / "evaluate" / CALIBRATION
+    if not path.exists():
+        reason = "no temperature was fitted: only evaluated runs of tasks with labels have one"
+        raise InputError(reason, path=run, hint="leave out --calibrated")
+    saved = (read_manifest(run / "model") or {}).get("counts", {}).get("seed")
+    fitted = {seed["seed"]: float(seed["temperature"]) for seed in read_json(checked(path))["seeds"]}
+    if saved not in fitted:
+        raise InputError(f"no temperature of the saved seed {saved}", path=path, hint="redo --from evaluate")
+    return fitted[saved]
 
 
 def check_model(model: Path) -> None:
@@ -166,11 +181,17 @@ class Predictor:
     """A loaded model. Plain transformers can load it too, unless its head pools over entity markers.
 
     `task_type` is None if unknown. A model that was trained on text pairs (`takes_pairs`) requires pairs. Texts
-    longer than the model's maximum are truncated, unless the model was trained on windows of them.
+    longer than the model's maximum are truncated, unless the model was trained on windows of them. A temperature
+    other than 1 scales all probabilities.
     """
 
     def __init__(
-        self, folder: Path, task_type: str | None = None, takes_pairs: bool | None = None, device: str = "cpu"
+        self,
+        folder: Path,
+        task_type: str | None = None,
+        takes_pairs: bool | None = None,
+        device: str = "cpu",
+        temperature: float = 1.0,
     ) -> None:
         from transformers import AutoConfig, AutoTokenizer
 
@@ -178,6 +199,7 @@ class Predictor:
         from endtask.encoders.device_context import device_named
 
         self._facts = _Facts.read(folder)
+        self._temperature = temperature
         _check_sizes(folder)
         with without_progress_bars(), _load_errors(folder):
             self._tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), **_LOCAL)
@@ -258,9 +280,18 @@ class Predictor:
             if self.task_type.per_token:
                 yield from self._tag(list(map(_words_of, texts)))
                 return
-            outputs = self._outputs(texts)
+            outputs = self._scaled(self._outputs(texts).numpy())
+        threshold = float(self._scaled(np.array([self._facts.threshold]))[0])
         for row in outputs.tolist():
-            yield self.task_type.prediction(row, self.labels, self._facts.threshold)
+            yield self.task_type.prediction(row, self.labels, threshold)
+
+    def _scaled(self, probabilities: NDArray[Any]) -> NDArray[Any]:
+        """Return probabilities at the model's temperature; the threshold of labels moves with them."""
+        if self._temperature == 1.0:
+            return probabilities
+        from endtask.evaluation.calibration import scaled
+
+        return scaled(probabilities, self._temperature, one_label=self.task_type.one_label)
 
     def _outputs(self, texts: list[Text]) -> Tensor:
         """Return (texts, labels) for single texts or for pairs, not for both."""
@@ -325,7 +356,7 @@ class Predictor:
         probabilities = self._logits(inputs).softmax(-1).numpy()  # (texts, tokens, tags)
         for row, text in enumerate(words):
             tokens = first_tokens(text, spans[row])
-            yield np.where((tokens == NO_TOKEN)[:, None], 0, probabilities[row, tokens])
+            yield self._scaled(np.where((tokens == NO_TOKEN)[:, None], 0, probabilities[row, tokens]))
 
     def _spans(self, words: Sequence[str], tags: Sequence[str]) -> tuple[dict[str, Any], ...]:
         from endtask.evaluation.metrics.spans import scheme_of, spans_of
