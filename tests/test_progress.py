@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from endtask.errors import InputError
-from endtask.progress import RunLog, bar, bars, quiet, recorded, say, set_quiet, warn
+from endtask.progress import RunLog, bar, bars, quiet, recorded, say, set_quiet, stage_of_run, warn
+from endtask.progress.log import PROGRESS_FILE
 from endtask.progress.views import bar_html
 
 
@@ -138,3 +140,19 @@ def test_a_bar_in_a_notebook_escapes_its_texts() -> None:
     assert '<progress max="10" value="5"></progress>' in html
     assert "&lt;b&gt;label" in html
     assert html.endswith("stage 1 of 8, &lt;i&gt;</div>")
+
+
+def test_the_state_of_the_bars_is_in_the_folder_while_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bars, "SECONDS_BETWEEN_STATES", 0.01)
+    file = tmp_path / PROGRESS_FILE
+    with recorded() as log:
+        log.open(tmp_path / "run.log")
+        with stage_of_run("pretrain", 5, 8, later=None), bar("pretrain", 10) as advance:
+            advance(5, note="loss 1.5")
+            values: dict[str, object] = {}
+            while values.get("done") != 5:
+                values = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    assert (values["stage"], values["number"], values["total"], values["note"]) == ("pretrain", 5, 10, "loss 1.5")
+    assert not file.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def test_forms_are_not_taken_for_json(client: TestClient) -> None:
 
 
 def test_a_run_without_a_model_says_so(own_run: Path) -> None:
-    (own_run / "model" / "config.json").unlink()
+    shutil.rmtree(own_run / "model")
     with client_of(own_run.parent) as client:
         answer = client.post(ADDRESS, json={"texts": ["a"]})
         assert answer.status_code == 422

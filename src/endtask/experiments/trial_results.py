@@ -93,14 +93,19 @@ class TrialResult:
 
 def read_trial(trial: Trial, rows: EvaluationSet, by: SplitName) -> TrialResult | None:
     """Return the result of a trial, or None if it is not scored yet."""
-    folder = RunFolder(trial.folder) if trial.folder.is_dir() else None
-    if folder is None or ("evaluate" if by == "test" else "finetune") not in folder.manifests:
+    return read_run(trial.folder, trial.seed, rows, by) if trial.folder.is_dir() else None
+
+
+def read_run(path: Path, seed: int, rows: EvaluationSet, by: SplitName) -> TrialResult | None:
+    """Return the result of a run with this pre-training seed, or None if it is not scored yet."""
+    folder = RunFolder(path)
+    if ("evaluate" if by == "test" else "finetune") not in folder.manifests:
         return None
     scores = seed_rows(folder)
     seeds = tuple(row.seed for row in scores)
     kind = rows.measure.type
-    predicted = _dev_predictions(trial.folder, seeds, kind) if by == "dev" else _predictions(trial, rows)
-    return TrialResult(trial.seed, seeds, tuple(row.dev for row in scores), predicted, _cost(folder))
+    predicted = _dev_predictions(path, seeds, kind) if by == "dev" else _predictions(path, rows)
+    return TrialResult(seed, seeds, tuple(row.dev for row in scores), predicted, _cost(folder))
 
 
 def baseline_result(baseline: Baseline) -> TrialResult:
@@ -109,10 +114,10 @@ def baseline_result(baseline: Baseline) -> TrialResult:
     return TrialResult(None, (0,), (baseline.dev_score,), baseline.predicted[None], cost)
 
 
-def _predictions(trial: Trial, rows: EvaluationSet) -> Answers:
-    stored = read_predictions(trial.folder / "evaluate", rows.labels, rows.measure.type)
+def _predictions(path: Path, rows: EvaluationSet) -> Answers:
+    stored = read_predictions(path / "evaluate", rows.labels, rows.measure.type)
     if stored.ids != rows.ids or not np.array_equal(stored.truth, rows.truth):
-        raise InputError(f"these are not the {rows.split} rows of the other variants", path=trial.folder)
+        raise InputError(f"these are not the {rows.split} rows of the other variants", path=path)
     return stored.predicted
 
 

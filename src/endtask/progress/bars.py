@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 from endtask.progress.durations import duration
-from endtask.progress.log import is_recorded, record
+from endtask.progress.log import is_recorded, record, record_progress
 from endtask.progress.messages import console, is_quiet, say
 from endtask.progress.views import notebook_view, terminal_view
 
 Advance = Callable[..., None]
 SECONDS_BETWEEN_LINES = 30.0
+SECONDS_BETWEEN_STATES = 1.0
 
 
 @dataclass
@@ -112,10 +114,10 @@ def _show_nothing() -> None:
 
 def progress_line(now: float) -> str:
     """Return the state of the innermost bar, or of the stage, with the time left."""
-    if not _bars:
-        elapsed = f"{_stage.name}: {duration(now - _stage.started)} so far" if _stage else ""
+    stage, state = _stage, _innermost()
+    if state is None:
+        elapsed = f"{stage.name}: {duration(now - stage.started)} so far" if stage else ""
         return ", ".join(filter(None, (elapsed, overall_left(now))))
-    state = _bars[-1]
     left = state.seconds_left(now)
     parts = (
         f"{state.description}: {_amount(state, now)}",
@@ -124,6 +126,22 @@ def progress_line(now: float) -> str:
         state.note,
     )
     return ", ".join(filter(None, parts))
+
+
+def progress_values(now: float) -> dict[str, Any]:
+    """Return the state of the stage and of the innermost bar as plain values; None for what is not known."""
+    stage, state = _stage, _innermost()
+    return {
+        "stage": stage.name if stage else None,
+        "number": stage.number if stage else None,
+        "stages": stage.count if stage else None,
+        "description": state.description if state else None,
+        "done": state.done if state else None,
+        "total": state.total if state else None,
+        "note": state.note if state else "",
+        "seconds_left": state.seconds_left(now) if state else None,
+        "seconds_left_of_run": _seconds_left_of_run(now),
+    }
 
 
 def _amount(state: _Bar, now: float) -> str:
@@ -135,24 +153,30 @@ def _amount(state: _Bar, now: float) -> str:
 
 def overall_left(now: float | None = None) -> str:
     """Return the number of the stage and the time left of the run; empty outside a run."""
-    if _stage is None:
+    stage = _stage
+    if stage is None:
         return ""
-    number = f"stage {_stage.number} of {_stage.count}"
+    number = f"stage {stage.number} of {stage.count}"
     left = _seconds_left_of_run(time.monotonic() if now is None else now)
     return number if left is None else f"{number}, about {duration(left)} left in all"
 
 
 def _seconds_left_of_run(now: float) -> float | None:
-    assert _stage is not None
-    current = _bars[-1].seconds_left(now, with_after=True) if _bars else None
-    if _stage.later is None or (current is None and _stage.later == 0):
+    stage, state = _stage, _innermost()
+    current = state.seconds_left(now, with_after=True) if state else None
+    if stage is None or stage.later is None or (current is None and stage.later == 0):
         return None
-    return _stage.later + (current or 0.0)
+    return stage.later + (current or 0.0)
+
+
+def _innermost() -> _Bar | None:
+    """Return the innermost bar; another thread may end it at any moment."""
+    return next(reversed(_bars), None)
 
 
 @contextmanager
 def _heartbeat() -> Iterator[None]:
-    """Print or record a line every half minute, from one thread for the outermost block."""
+    """Print or record a line every half minute and record the state every second, from one thread for all blocks."""
     global _beating
     if _beating or (not is_recorded() and (is_quiet() or console.is_terminal or console.is_jupyter)):
         yield
@@ -169,8 +193,13 @@ def _heartbeat() -> Iterator[None]:
 
 
 def _beat(stop: threading.Event) -> None:
-    while not stop.wait(SECONDS_BETWEEN_LINES):
-        line = progress_line(time.monotonic())
+    printed = time.monotonic()
+    while not stop.wait(min(SECONDS_BETWEEN_STATES, SECONDS_BETWEEN_LINES)):
+        now = time.monotonic()
+        record_progress(progress_values(now))
+        if now - printed < SECONDS_BETWEEN_LINES:
+            continue
+        printed, line = now, progress_line(now)
         if console.is_terminal or console.is_jupyter:
             record(line)
         else:

@@ -1,14 +1,19 @@
-"""The log of a run: every line that is printed, with its time, in a file of the run's folder."""
+"""The log of a run: every line that is printed, with its time, and the state of its bars, in files of its folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from endtask.terminal import printable
 
+PROGRESS_FILE = ".progress.json"
+"""In the run's folder while it runs: the stage, the innermost bar and the time left, renewed every second."""
 _log: RunLog | None = None
 
 
@@ -30,6 +35,22 @@ class RunLog:
         self._waiting += [f"{now} {printable(line)}\n" for line in text.splitlines()]
         if self._path is not None:
             self._append()
+
+    def write_progress(self, values: Mapping[str, Any]) -> None:
+        """Replace the file with the state of the bars; nothing without a folder."""
+        if self._path is None:
+            return
+        file = self._path.with_name(PROGRESS_FILE)
+        temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+        with suppress(OSError):
+            temporary.write_text(json.dumps(values), encoding="utf-8")
+            os.replace(temporary, file)
+
+    def close(self) -> None:
+        """Delete the file with the state of the bars."""
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.with_name(PROGRESS_FILE).unlink(missing_ok=True)
 
     def _append(self) -> None:
         assert self._path is not None
@@ -53,7 +74,14 @@ def recorded() -> Iterator[RunLog]:
         _log.write(f"stopped: {error or type(error).__name__}")
         raise
     finally:
+        _log.close()
         _log = None
+
+
+def record_progress(values: Mapping[str, Any]) -> None:
+    """Replace the state of the bars in the folder of the run, if one is recorded."""
+    if _log is not None:
+        _log.write_progress(values)
 
 
 def record(line: str) -> None:

@@ -29,7 +29,7 @@ def pretrain_charts(run: RunFolder) -> list[Markup]:
     charts = [_loss_chart(rows, [name for name in losses if _second_part(name) == kind], kind) for kind in kinds]
     for curve, (title, label) in _OTHER_CURVES.items():
         curve_names = [name for name in names if _first_part(name) == curve]
-        lines = [Series(_display_name(_second_part(name)), _points(rows, name)) for name in curve_names]
+        lines = [Series(_display_name(_second_part(name)), curve_points(rows, name)) for name in curve_names]
         if lines:
             charts.append(line_chart(lines, title=title, x_label="step", y_label=label))
     return [*charts, *_dev_chart(run, rows)]
@@ -50,7 +50,7 @@ def pretrain_rows(run: RunFolder) -> list[Row]:
 
 def _loss_chart(rows: list[Row], names: list[str], kind: str) -> Markup:
     """Return a chart of a kind of loss; its title has the objective if a single line has no legend."""
-    lines = [Series(_display_name(_first_part(name)), _points(rows, name)) for name in names]
+    lines = [Series(_display_name(_first_part(name)), curve_points(rows, name)) for name in names]
     title = f"Pre-training: {_LOSSES.get(kind, f'{kind} loss')}"
     if len(lines) == 1:
         title = f"{title}, {lines[0].name}"
@@ -59,7 +59,7 @@ def _loss_chart(rows: list[Row], names: list[str], kind: str) -> Markup:
 
 def _dev_chart(run: RunFolder, rows: list[Row]) -> list[Markup]:
     """Return a chart of the dev scores of pre-training's head; empty if it was not evaluated."""
-    points = _points(rows, f"{_DEV}/{metric_of(run)}")
+    points = curve_points(rows, f"{_DEV}/{metric_of(run)}")
     if not points:
         return []
     name = shown.metric_name(metric_of(run))
@@ -75,8 +75,8 @@ def finetune_charts(run: RunFolder) -> list[Markup]:
     metric = metric_of(run)
     epoch = run.manifests["finetune"].get("plan", {}).get("steps_per_epoch", 1)
     curves = {seed: run.curves("finetune", f"seed-{seed}") for seed in seeds}
-    dev = [Series(f"seed {seed}", _points(rows, f"dev/{metric}", unit=epoch)) for seed, rows in curves.items()]
-    loss = [Series(f"seed {seed}", _points(rows, "task/task")) for seed, rows in curves.items()]
+    dev = [Series(f"seed {seed}", curve_points(rows, f"dev/{metric}", unit=epoch)) for seed, rows in curves.items()]
+    loss = [Series(f"seed {seed}", curve_points(rows, "task/task")) for seed, rows in curves.items()]
     name = shown.metric_name(metric)
     return [
         line_chart(dev, title=f"Fine-tuning: {name} on dev", x_label="epoch", y_label=name, y_format=shown.score),
@@ -84,7 +84,8 @@ def finetune_charts(run: RunFolder) -> list[Markup]:
     ]
 
 
-def _points(rows: list[Row], name: str, unit: float = 1) -> tuple[tuple[float, float], ...]:
+def curve_points(rows: list[Row], name: str, unit: float = 1) -> tuple[tuple[float, float], ...]:
+    """Return the (step, value) pairs of a curve; `unit` is the number of steps in one."""
     return tuple((row["step"] / unit, row[name]) for row in rows if name in row)
 
 

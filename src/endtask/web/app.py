@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from endtask.errors import InputError
 from endtask.io.stage_folder import package_version
 from endtask.progress import say
-from endtask.web import files, pages, predictions, runs
+from endtask.web import comparing, files, live, pages, predictions, runs
 from endtask.web.limits import Limits
 from endtask.web.problems import add_problem_handlers
 from endtask.web.security import LOOPBACK, Access, Security
@@ -45,8 +45,8 @@ def make_app(root: Path, access: Access | None = None, *, largest_upload: int = 
         lifespan=lifespan,
     )
     app.state.site = site
-    for router in (files.router, pages.router, runs.router, predictions.router):
-        app.include_router(router)
+    for part in (files, pages, runs, comparing, live, predictions):
+        app.include_router(part.router)
     add_problem_handlers(app)
     app.add_middleware(Limits, upload_path=UPLOAD_PATH, largest_upload=largest_upload)
     app.add_middleware(Security, access=site.access, harmless=_HARMLESS)

@@ -27,6 +27,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     413: {"model": Problem, "description": "too large"},
     422: {"model": Problem, "description": "wrong values"},
 }
+CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "not in this state of the run"}}
 
 
 def add_problem_handlers(app: FastAPI) -> None:

@@ -12,12 +12,15 @@ from fastapi.responses import HTMLResponse
 
 from endtask.reporting import format as shown
 from endtask.reporting.render import static_text
+from endtask.web.jobs import Jobs
 from endtask.web.models import LoadedModels
 from endtask.web.run_index import RunIndex
 from endtask.web.security import Access
 
-_FILTERS = ("duration", "count", "size", "share", "score", "metric_name", "moment", "plural", "metric_with_spread")
-TABS = (("Try", "try"),)
+_FILTERS = (
+    "duration", "count", "size", "flops", "share", "score", "metric_name", "moment", "plural", "metric_with_spread",
+)  # fmt: skip
+TABS = (("Live", "live"), ("Selection", "selection"), ("Errors", "errors"), ("Try", "try"), ("Report", "report"))
 """The pages of a run: name and end of the address."""
 _STATIC = Path(__file__).parent / "static"
 
@@ -41,6 +44,7 @@ class Site:
     root: Path
     access: Access = field(default_factory=Access)
     models: LoadedModels = field(default_factory=LoadedModels)
+    jobs: Jobs = field(default_factory=Jobs)
     templates: jinja2.Environment = field(default_factory=_templates)
 
     def __post_init__(self) -> None:
