@@ -21,6 +21,7 @@ ORDER = (
     "api",
     "experiments",
     "bundle",
+    "planning",
     "pipeline",
     "export",
     "serving",

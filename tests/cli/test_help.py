@@ -20,6 +20,10 @@ SETTINGS_FLAGS = ["SETTINGS", "--task", "--corpus", "--budget", "--preset", "--s
 FLAGS = {
     "init": ["FILE", "--task", "--corpus", "--output", "--set", "--align"],
     "check": SETTINGS_FLAGS,
+    "plan": [
+        *["SETTINGS", "--task", "--corpus", "--budget", "--preset", "--set", "--size", "--queries", "--machines"],
+        *["--cores", "--prices", "--json", "--quiet"],
+    ],
     "run": [*SETTINGS_FLAGS, "--output", "--until", "--from", "--nproc", "--dry-run", "--bundle", "--results"],
     "search": [*SETTINGS_FLAGS, "--output", "--grid", "--values", "--trials", "--space"],
     "compare": [

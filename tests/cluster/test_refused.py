@@ -12,11 +12,13 @@ from endtask.errors import InputError
 from endtask.training.distributed import check_distributed
 from tests.conftest import Answer
 
+OBJECTIVES = {"mlm": {"kind": "mlm", "texts": "selection"}, "task": {"kind": "task", "texts": "task"}}
+
 
 @pytest.mark.parametrize(
     ("pretrain", "key"),
     [
-        ({"weighting": "meta", "objectives": {"mlm": {"kind": "mlm"}, "task": {"kind": "task"}}}, "weighting"),
+        ({"weighting": "meta", "objectives": OBJECTIVES}, "weighting"),
         ({"reselect": {"every": 5}}, "reselect"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,20 @@ def _is_first(job: dict[str, Any]) -> bool:
         import ray
 
         if ray.get_runtime_context().get_node_id() != job["node"]:
+            _wait_for(Path(job["marker"]))
             return False
     try:
         Path(job["marker"]).touch(exist_ok=False)
     except FileExistsError:
         return False
     return True
+
+
+def _wait_for(marker: Path) -> None:
+    """Leave jobs to the other machine until it has died, which a fast machine would else do alone."""
+    end = time.monotonic() + 60
+    while not marker.exists() and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 def _die(job: dict[str, Any]) -> None:

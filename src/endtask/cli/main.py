@@ -23,6 +23,7 @@ from endtask.cli import (
     init,
     labels,
     ls,
+    plan,
     predict,
     report,
     retrieve,
@@ -69,7 +70,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 VERBS = (
-    *(init, check, run, search, compare, few_shot, bundle, retrieve, select, selection, why),
+    *(init, check, plan, run, search, compare, few_shot, bundle, retrieve, select, selection, why),
     *(predict, evaluate, labels, export, report, serve, verify, ls, demo, doctor, schema),
 )
 for verb in VERBS:

@@ -104,8 +104,11 @@ class CheckResult:
             yield from estimate_lines(self.estimate)
 
 
-def check(settings: Settings) -> CheckResult:
-    """Audit the task, find the files of the corpus, tokenize and mask examples, and estimate the cost."""
+def check(settings: Settings, *, text_bytes: float | None = None) -> CheckResult:
+    """Audit the task, find the files of the corpus, tokenize and mask examples, and estimate the cost.
+
+    The estimate is for the corpus, or for one of the same kind with `text_bytes`.
+    """
     task = read_all(settings)
     corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
     preflight(task, settings)
@@ -115,7 +118,7 @@ def check(settings: Settings) -> CheckResult:
     from endtask.weighting.folds import groups_in
 
     _check_aligned_files(settings)
-    retrieval = retrieval_cost(task, corpus, settings)
+    retrieval = retrieval_cost(task, corpus, settings, text_bytes=text_bytes)
     with tempfile.TemporaryDirectory() as name:
         sample = _sample(task)
         packed = _pack_task(sample, settings, Path(name))

@@ -42,6 +42,11 @@ class Estimate:
     parameters: int
     retrieved_passages: float = 0.0
     retrieved_bytes: float = 0.0
+    corpus_passages: float = 0.0
+    packed_bytes: float = 0.0
+    training_memory_bytes: float = 0.0
+    weights_bytes: float = 0.0
+    """Of all weights and checkpoints on disk."""
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     """Errors that would stop the run."""
@@ -82,14 +87,19 @@ def estimate_of(sample: TrainingSample, retrieval: RetrievalCost, settings: Sett
     parameters = parameters_of(sample.phase)
     weights = 4.0 * parameters
     training_memory = _BASE_MEMORY + _OPTIMIZER_COPIES * weights + _separate_gradient_bytes(sample.phase)
+    weights_on_disk = weights * (_finetunings(settings) + 5)
     return Estimate(
         seconds={**retrieval.seconds, "train": _training_seconds(sample, retrieval, settings)},
         memory_bytes=max(retrieval.memory_bytes, training_memory),
-        disk_bytes=retrieval.disk_bytes + weights * (_finetunings(settings) + 5),
+        disk_bytes=retrieval.disk_bytes + weights_on_disk,
         corpus_bytes=retrieval.corpus.bytes,
         parameters=parameters,
         retrieved_passages=retrieval.retrieved.passages,
         retrieved_bytes=retrieval.retrieved.bytes,
+        corpus_passages=retrieval.corpus.passages,
+        packed_bytes=retrieval.selected.bytes,
+        training_memory_bytes=training_memory,
+        weights_bytes=weights_on_disk,
     )
 
 
@@ -248,12 +258,19 @@ class RetrievalCost:
     selected: CorpusSize = CorpusSize()
 
 
-def retrieval_cost(task: Task, corpus: Corpus | None, settings: Settings) -> RetrievalCost:
-    """Return the cost of the stages up to pack; memory depends on queries and K, not on the corpus."""
+def retrieval_cost(
+    task: Task, corpus: Corpus | None, settings: Settings, *, text_bytes: float | None = None
+) -> RetrievalCost:
+    """Return the cost of the stages up to pack; memory depends on queries and K, not on the corpus.
+
+    `text_bytes` is the size of a larger corpus of the same kind, to plan for.
+    """
     if corpus is None or not settings.select.part_class.selects:
         return RetrievalCost({"retrieve": 0.0, "pack": 0.0})
     queries = len(build_queries(task.train))  # queries of key phrases take long to build and are about as many
     size = _corpus_size(corpus)
+    if text_bytes is not None:
+        size = size.scaled(text_bytes / size.bytes)
     workers = settings.threads or usable_cores()
     top_k = papers_top_k(len(task.train), settings.retrieve.top_k)
     ranked = queries * min(float(top_k), size.passages)

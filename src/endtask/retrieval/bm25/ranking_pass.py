@@ -76,9 +76,8 @@ def rank_passages(
     slots = min(top_k, max(1, joined.scored))
     threads = executor.cores_each
     firsts = range(0, len(queries), block_size(len(queries), slots, threads))
-    paths = [
-        folder / f"{first}-{_key(joined, queries[first : first + firsts.step], top_k, k1, b)}.npz" for first in firsts
-    ]
+    corpus = _corpus_digest(joined, top_k, k1, b)
+    paths = [folder / f"{first}-{_key(corpus, queries[first : first + firsts.step])}.npz" for first in firsts]
     missing = [(first, path) for first, path in zip(firsts, paths, strict=True) if not path.exists()]
     _remove_outdated(folder, paths)
     if missing:
@@ -200,12 +199,18 @@ def _by_expected_score(joined: JoinedCorpus, queries: Sequence[Terms]) -> list[J
     return [joined.shards[index] for index in np.argsort(-np.asarray(means), kind="stable")]
 
 
-def _key(joined: JoinedCorpus, queries: Sequence[Terms], top_k: int, k1: float, b: float) -> str:
-    """Return a hash of all that determines the rankings of a block of queries."""
+def _corpus_digest(joined: JoinedCorpus, top_k: int, k1: float, b: float) -> hashlib.blake2b:
+    """Return a hash of all but the queries that determines rankings."""
     digest = hashlib.blake2b(repr((top_k, k1, b, joined.scored)).encode(), digest_size=12)
     for shard in joined.shards:
         digest.update(shard.folder.path.name.encode())
         digest.update(shard.states.tobytes())
+    return digest
+
+
+def _key(corpus: hashlib.blake2b, queries: Sequence[Terms]) -> str:
+    """Return a hash of all that determines the rankings of a block of queries."""
+    digest = corpus.copy()
     for query in queries:
         digest.update(query.astype("<i8").tobytes())
         digest.update(b"|")
