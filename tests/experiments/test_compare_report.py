@@ -11,8 +11,9 @@ from markupsafe import escape
 
 from endtask.config import resolve
 from endtask.evaluation.task_metrics import Measure
-from endtask.experiments.compare_report import chart, notes, print_comparison, verdict, write_comparison_page
+from endtask.experiments.compare_report import charts, notes, print_comparison, verdict, write_comparison_page
 from endtask.experiments.comparison import ComparisonResult, ResultTable, TableRow
+from endtask.experiments.published_scores import published_scores
 from endtask.experiments.statistics import Difference, Score
 from endtask.experiments.trial_results import Cost, EvaluationSet, TrialResult
 from endtask.experiments.variants import Variant
@@ -187,13 +188,28 @@ def test_the_page(tmp_path: Path) -> None:
     assert "Not finished yet: intervals and tests come at the end." in early
 
 
-def test_the_picture_has_whiskers_where_there_are_intervals(tmp_path: Path) -> None:
+def test_scores_and_costs_are_drawn_with_their_intervals(tmp_path: Path) -> None:
     found = outcome(tmp_path)
-    picture = str(chart(found, found.tables[0]))
-    assert picture.count('<rect class="bar') == picture.count('class="whisker"') == 5
-    assert "ours: mean 75.0" in picture
+    scores, costs = map(str, charts(found, found.tables[0]))
+    assert (scores.count('<circle class="dot'), scores.count('class="range')) == (5, 5)
+    assert "ours 75.0" in scores
+    # The baseline was not trained, and has no place on an axis of FLOPs.
+    assert (costs.count('<circle class="dot'), costs.count('class="whisker')) == (4, 4)
+    assert "ours 75.0 at 6.0e12" in costs
     early = outcome(tmp_path, tested=False)
-    assert "whisker" not in str(chart(early, early.tables[0]))
+    assert not any("whisker" in str(chart) or "range" in str(chart) for chart in charts(early, early.tables[0]))
+
+
+def test_the_papers_models_are_drawn_on_their_test_sets_only(tmp_path: Path) -> None:
+    found = outcome(tmp_path)
+    labels = tuple("abcdef")
+    on_acl_arc = replace(found, evaluation=replace(found.evaluation, labels=labels, measure=Measure("macro_f1")))
+    page = write_comparison_page(on_acl_arc).read_text(encoding="utf-8")
+    assert "TLM small 69.8 at 2.7e18" in page
+    assert page.count('<circle class="hollow') == 5
+    assert "hollow" not in "".join(map(str, charts(found, found.tables[0])))
+    on_dev = replace(on_acl_arc, evaluation=replace(on_acl_arc.evaluation, split="dev"))
+    assert published_scores(on_dev.evaluation) == []
 
 
 def test_variants_with_another_tokenizer_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

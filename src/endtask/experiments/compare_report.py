@@ -8,11 +8,12 @@ from markupsafe import Markup
 
 from endtask.experiments.comparison import ComparisonResult, ResultTable, TableRow
 from endtask.experiments.page import Page, Section, Table, link, print_tables, write_page
+from endtask.experiments.published_scores import published_scores
 from endtask.experiments.statistics import ALPHA, Difference, Score
 from endtask.experiments.trial_results import EvaluationSet
 from endtask.experiments.variants import VARIANTS
 from endtask.reporting import format as shown
-from endtask.reporting.plots import BarGroup, bar_chart
+from endtask.reporting.plots_points import IntervalRow, LabelledPoint, interval_chart, point_chart
 
 PAGE = "compare.html"
 _EMPTY = ""
@@ -30,6 +31,11 @@ _SCORES = (
 _COSTS = (
     "Of a run with all its fine-tuning seeds, as if no stage had been reused. Training is pre-training and "
     "fine-tuning. FLOPs are the exact sum over all matrix products, and 6 × parameters × tokens."
+)
+_PAPER_STYLE = 2
+_PAPERS = (
+    "Hollow dots are models of the TLM and ISS papers on the test set with this number of rows and labels, as "
+    "published: larger models, other corpora, and the FLOPs of their pre-training alone."
 )
 
 
@@ -276,8 +282,9 @@ def write_comparison_page(result: ComparisonResult) -> Path:
     sections = [
         Section(
             table.title or "Variants",
-            [chart(result, table)],
+            charts(result, table),
             [score_table(result, table, _SCORES), cost_table(table, _COSTS)],
+            [_PAPERS] if published_scores(result.evaluation) else [],
         )
         for table in result.tables
     ]
@@ -293,16 +300,54 @@ def write_comparison_page(result: ComparisonResult) -> Path:
     return write_page(page, result.folder / PAGE)
 
 
-def chart(result: ComparisonResult, table: ResultTable) -> Markup:
-    """Return a chart of the mean score of each variant with its interval."""
-    groups = []
-    for row in table.rows:
-        if row.score is not None:
-            low, high = row.score.low, row.score.high
-            interval = (low, high) if low is not None and high is not None else None
-            groups.append(BarGroup(row.title, (row.score.mean,), (shown.score(row.score.mean),), (interval,)))
+def charts(result: ComparisonResult, table: ResultTable) -> list[Markup]:
+    """Return a chart of the scores with their intervals, and one of score against cost if some variant was trained."""
+    return [chart for chart in (score_chart(result, table), cost_chart(result, table)) if chart is not None]
+
+
+def score_chart(result: ComparisonResult, table: ResultTable) -> Markup | None:
+    """Return a chart of the mean score of each variant with its interval; None before the first score."""
+    drawn = [
+        IntervalRow(row.title, row.score.mean, shown.score(row.score.mean), _interval(row.score), _style(table, row))
+        for row in table.rows
+        if row.score is not None
+    ]
     rows = result.evaluation
-    return bar_chart(groups, ("mean",), title=f"{shown.metric_name(rows.metric)} on {rows.split}")
+    title = f"{shown.metric_name(rows.metric)} on {rows.split}"
+    return interval_chart(drawn, title=title, x_label="", x_format=shown.score) if drawn else None
+
+
+def _style(table: ResultTable, row: TableRow) -> int:
+    """Return the number of a colour: one for the reference, one for the other variants, one for baselines."""
+    return 0 if row.name == table.against else 5 if row.is_baseline else 1
+
+
+def cost_chart(result: ComparisonResult, table: ResultTable) -> Markup | None:
+    """Return a chart of score against FLOPs, with the papers' models on their tasks; None if nothing was trained."""
+    rows = result.evaluation
+    points = [
+        LabelledPoint(row.title, row.cost.flops, row.score.mean, _interval(row.score), style=_style(table, row))
+        for row in table.rows
+        if row.score is not None and row.cost is not None and row.cost.flops > 0
+    ]
+    if not points:
+        return None
+    points += [
+        LabelledPoint(paper.model, paper.flops, paper.score, filled=False, style=_PAPER_STYLE)
+        for paper in published_scores(rows)
+    ]
+    return point_chart(
+        points,
+        title="Score against cost",
+        x_label="FLOPs of training (6 × parameters × tokens)",
+        y_label=f"{shown.metric_name(rows.metric)} on {rows.split}",
+        x_format=shown.flops,
+        y_format=shown.score,
+    )
+
+
+def _interval(score: Score) -> tuple[float, float] | None:
+    return None if score.low is None or score.high is None else (score.low, score.high)
 
 
 def _changes_in_words(row: TableRow) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,9 @@ from endtask.reporting import format as shown
 from endtask.reporting.prediction_rows import Candidate, PredictionRows
 from endtask.reporting.run_folder import RunFolder
 
-MOST_ROWS, MOST_IN_GROUP, MOST_CANDIDATES = 500, 25, 60
+MOST_ROWS, MOST_IN_GROUP, MOST_CANDIDATES = 400, 50, 60
 """Rows that a report shows: of all errors, of a group, and of the candidates for wrong labels."""
+_FEWEST_IN_GROUP = 3
 _CHARACTERS, _NEAR_CHARACTERS = 700, 180
 _MOST_NEIGHBORS = 2
 
@@ -81,8 +82,8 @@ class LabelCheck:
 def errors_of(run: RunFolder, rows: PredictionRows) -> Errors:
     """Return the wrong rows of the scored split; of numbers all rows, those with the largest error first."""
     groups = _grouped(rows)
-    per_group = max(3, min(MOST_IN_GROUP, MOST_ROWS // max(1, len(groups))))
-    chosen = {key: members[: MOST_IN_GROUP * 2 if len(groups) == 1 else per_group] for key, members in groups.items()}
+    per_group = rows_per_group([len(members) for members in groups.values()])
+    chosen = {key: members[:per_group] for key, members in groups.items()}
     found = shown_rows(run, rows, [row for members in chosen.values() for row in members])
     made = [
         ErrorGroup(f"error-{number}", *key, len(groups[key]), tuple(found[row] for row in members))
@@ -90,6 +91,17 @@ def errors_of(run: RunFolder, rows: PredictionRows) -> Errors:
     ]
     count = len({row for members in groups.values() for row in members})
     return Errors(tuple(made), count, len(rows.scored), len({row for members in chosen.values() for row in members}))
+
+
+def rows_per_group(sizes: Sequence[int]) -> int:
+    """Return how many rows of each group fit on the page: small groups leave their room to large ones.
+
+    >>> rows_per_group([10, 20]), rows_per_group([90, 500]), rows_per_group([60] * 10), rows_per_group([9] * 1000)
+    (50, 50, 40, 3)
+    """
+    counts = range(MOST_IN_GROUP, _FEWEST_IN_GROUP, -1)
+    fits = (count for count in counts if sum(min(size, count) for size in sizes) <= MOST_ROWS)
+    return next(fits, _FEWEST_IN_GROUP)
 
 
 def _grouped(rows: PredictionRows) -> dict[tuple[str, str], list[int]]:

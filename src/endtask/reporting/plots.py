@@ -28,6 +28,7 @@ from endtask.reporting.svg import (
 _PLOT_HEIGHT = 190
 _TOO_LARGE = 1e100  # far below values whose differences and margins overflow
 _MOST_MARKERS = 25
+_BAR_DISTANCE = 2.5
 _BAR, _BAR_GAP, _BAR_LABEL, _VALUE_WIDTH = 13, 3, 20, 60
 _DOT_LABEL, _DOT_ROW = 150, 20
 _LOG_MARGIN = 1.25  # factor between the extreme values and the ends of a logarithmic axis
@@ -42,7 +43,7 @@ class Series:
     """A named line of points (x, y) in the order of x; values that are not finite or too large are left out.
 
     `intervals` has the lower and upper end of an error bar for each point, or is empty. `is_reference` draws a thin
-    line without dots, such as a diagonal.
+    line without dots, such as a diagonal; it comes last and is not in the legend.
     """
 
     name: str
@@ -103,9 +104,8 @@ def line_chart(
     With `log` both axes are logarithmic, and all values must be positive. Ticks of x are at least `x_step` apart.
     """
     drawn = [(number, line) for number, line in enumerate(series) if line.finite]
-    legend, legend_height = (
-        legend_of([line.name for line in series], _LINE_SAMPLE) if len(series) > 1 else (Markup(""), 0)
-    )
+    named = [line.name for line in series if not line.is_reference]
+    legend, legend_height = legend_of(named, _LINE_SAMPLE) if len(named) > 1 else (Markup(""), 0)
     top = TITLE_LINE + legend_height
     height = top + _PLOT_HEIGHT + BOTTOM
     if not drawn:
@@ -183,8 +183,9 @@ def _line(style: int, line: Series, across: Scale, up: Scale) -> Markup:
         style, " ".join(f"{x:.1f},{y:.1f}" for x, y in coordinates), line.name
     )
     if line.intervals:
+        shift = _BAR_DISTANCE * ((style + 1) // 2) * (-1) ** style  # so that bars of equal x do not cover each other
         path += Markup("").join(
-            error_bar(style, across(x), up(low), up(high))
+            error_bar(style, across(x) + shift, up(low), up(high))
             for (x, _), (low, high) in zip(line.points, line.intervals, strict=True)
         )
     if line.is_reference:

@@ -13,7 +13,9 @@ from endtask.reporting.svg import BOTTOM, LEFT, RIGHT, STYLES, TITLE_LINE, WIDTH
 
 _HEIGHT, _MAP_HEIGHT = 240, 330
 _ROW, _LABEL_LINE = 38, 16
-_LETTER = 6.3
+_LETTER, _LABEL_HEIGHT = 6.3, 13
+_LABEL_SHIFTS = (-6, 14, -20, 28, -34, 42)
+"""Distances of a label's base line from its point that are tried in turn, in pixels."""
 _POINT_SAMPLE = Markup('<circle class="dot series-{style}" cx="{middle:.1f}" cy="{y}" r="4"/>')
 
 
@@ -30,13 +32,17 @@ class IntervalRow:
 
 @dataclass(frozen=True)
 class LabelledPoint:
-    """A point (x, y) with a label and an interval of y; hollow points have another origin, such as a paper."""
+    """A point (x, y) with a label and an interval of y; hollow points have another origin, such as a paper.
+
+    `style` is the number of its colour.
+    """
 
     label: str
     x: float
     y: float
     interval: tuple[float, float] | None = None
     filled: bool = True
+    style: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,21 +108,40 @@ def point_chart(
     across = Scale(min(xs) / 1.6, max(xs) * 1.6, LEFT, WIDTH - RIGHT, log=True)
     up = Scale(min(ys) - margin, max(ys) + margin, TITLE_LINE + _HEIGHT, TITLE_LINE)
     axes = y_axis(across, up, y_label, y_format) + x_axis(across, up, x_label, x_format, least_step=0.0)
-    drawn = Markup("").join(_labelled(number, point, across, up) for number, point in enumerate(points))
+    labels = _label_positions([(across(point.x), up(point.y), shorten(point.label, 30)) for point in points])
+    drawn = [_labelled(point, across, up, *label) for point, label in zip(points, labels, strict=True)]
     words = "; ".join(f"{point.label} {y_format(point.y)} at {x_format(point.x)}" for point in points)
-    return svg(title, words, up.start + BOTTOM, axes + drawn)
+    return svg(title, words, up.start + BOTTOM, axes + Markup("").join(drawn))
 
 
-def _labelled(number: int, point: LabelledPoint, across: Scale, up: Scale) -> Markup:
-    x, y, style = across(point.x), up(point.y), number % STYLES
+def _labelled(point: LabelledPoint, across: Scale, up: Scale, left: float, base: float) -> Markup:
+    x, y, style = across(point.x), up(point.y), point.style % STYLES
     bar = error_bar(style, x, up(point.interval[0]), up(point.interval[1])) if point.interval else Markup("")
-    label = shorten(point.label, 30)
-    is_left = x + 9 + _LETTER * len(label) > WIDTH
-    text = Markup('<text class="{}" x="{:.1f}" y="{:.1f}">{}</text>').format(
-        "tick end" if is_left else "tick", x - 9 if is_left else x + 9, y - 6, label
-    )
+    text = Markup('<text class="tick" x="{:.1f}" y="{:.1f}">{}</text>').format(left, base, shorten(point.label, 30))
     dot = Markup('<circle class="{} series-{}" cx="{:.1f}" cy="{:.1f}" r="5"/>')
     return bar + dot.format("dot" if point.filled else "hollow", style, x, y) + text
+
+
+def _label_positions(points: Sequence[tuple[float, float, str]]) -> list[tuple[float, float]]:
+    """Return left end and base line of each label: next to its point, where it covers no label before it if possible.
+
+    >>> _label_positions([(100.0, 50.0, "one"), (100.0, 50.0, "two")])
+    [(109.0, 44.0), (72.1, 44.0)]
+    """
+    placed: list[tuple[float, float, float]] = []
+    for x, y, label in points:
+        width = _LETTER * len(label)
+        lefts = [left for left in (x + 9, x - 9 - width) if 0 <= left <= WIDTH - width] or [max(0.0, WIDTH - width)]
+        tried = [(left, y + shift, width) for shift in _LABEL_SHIFTS for left in lefts]
+        free = (one for one in tried if not any(_overlap(one, other) for other in placed))
+        placed.append(next(free, tried[0]))
+    return [(left, base) for left, base, _ in placed]
+
+
+def _overlap(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
+    """Return whether two labels (left end, base line, width) cover each other."""
+    is_next_to = one[0] + one[2] <= other[0] or other[0] + other[2] <= one[0]
+    return not is_next_to and abs(one[1] - other[1]) < _LABEL_HEIGHT
 
 
 def map_chart(points: Sequence[MapPoint], names: Sequence[str], *, title: str) -> Markup:

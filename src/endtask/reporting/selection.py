@@ -1,7 +1,7 @@
 """The selection in the report: bytes by source, quality measures, and selected passages with their queries.
 
 A passage next to a query says most where both share words that few train texts have. Such pairs come first. Passages
-that repeat their query are near-copies, which say little about what pre-training adds.
+that repeat their query, or a part of it, are near-copies, which say little about what pre-training adds.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from endtask.reporting.costs import less_of_domain
 from endtask.reporting.plots import BarGroup, bar_chart
 from endtask.retrieval.words import IDEOGRAPH, LETTER, character_classes, fold, words_of
 
-SHOWN = 150
+SHOWN = 120
 """Best-ranked passages in a report, at most one per query; as many others are spread evenly over the selection."""
 _MOST_SOURCES = 12
 _MOST_CLASSES = 3
 _CANDIDATES = 2000
-_COPY_SHARE, _COPY_WORDS = 0.8, 5  # of a query's words in a near-copy; fewer words are shared by chance
+_COPY_SHARE, _COPY_WORDS = 0.8, 5  # of the shorter text's words in a near-copy; fewer words are shared by chance
 _PASSAGE_CHARACTERS, _EXAMPLE_CHARACTERS = 500, 260
 _CONTEXT = 40  # characters of an excerpt before a distinctive word
 _COMMON_SHARE = 0.05
@@ -71,7 +71,7 @@ class MatchedPair:
     """A selected passage and the example whose query matched it best; without such an example `example_id` is empty.
 
     `evidence` is the sum of the idf of distinctive words that both share, `classes` counts the labels of the queries
-    that match the passage best, and a near-copy has most words of its query.
+    that match the passage best. In a near-copy, query and passage have most words of the shorter of them in common.
     """
 
     passage_id: str
@@ -274,7 +274,7 @@ def _pair(
         source=passage.document.source,
         evidence=sum(idf[word] for word in shared),
         classes=tuple(classes.most_common(_MOST_CLASSES)),
-        is_copy=len(own) >= _COPY_WORDS and len(words & own) >= _COPY_SHARE * len(own),
+        is_copy=_COPY_WORDS <= min(len(words), len(own)) <= len(words & own) / _COPY_SHARE,
     )
 
 
@@ -320,10 +320,25 @@ def _word_start(line: str, index: int) -> int:
 
 
 def _highlighted(text: str, words: set[str]) -> list[TextSpan]:
-    """Return the text as spans; each of `words` is a highlighted span."""
+    """Return the text as spans; those of `words` are highlighted."""
+    found = [(first, last) for first, last in _spans(text) if fold(text[first:last]) in words]
     spans, end = [], 0
-    for first, last in _spans(text):
-        if fold(text[first:last]) in words:
-            spans += [TextSpan(text[end:first], False), TextSpan(text[first:last], True)]
-            end = last
+    for first, last in _joined(text, found):
+        spans += [TextSpan(text[end:first], False), TextSpan(text[first:last], True)]
+        end = last
     return [span for span in [*spans, TextSpan(text[end:], False)] if span.text]
+
+
+def _joined(text: str, words: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return words as spans (start, end); those with nothing but spaces between them are one span.
+
+    >>> _joined("red  green, blue", [(0, 3), (5, 10), (12, 16)])
+    [(0, 10), (12, 16)]
+    """
+    spans: list[tuple[int, int]] = []
+    for first, last in words:
+        if spans and not text[spans[-1][1] : first].strip():
+            spans[-1] = (spans[-1][0], last)
+        else:
+            spans.append((first, last))
+    return spans

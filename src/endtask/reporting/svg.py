@@ -22,6 +22,7 @@ LEFT, RIGHT, BOTTOM, TITLE_LINE = 52, 18, 40, 26
 """Margins around the area of the values, in pixels, and the height of a title."""
 
 _LEGEND_LINE = 18
+_MOST_LOG_TICKS = 8
 _LETTER = 6.6  # mean width of a letter of the legend
 _SMALLEST_SPAN = 1e-100  # values in a smaller span count as equal
 
@@ -71,7 +72,7 @@ def round_ticks(low: float, high: float, most: int = 6, least_step: float = 0.0)
 
 
 def log_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Return powers of ten from `low` to `high`, with steps between them in a short range, or else round values.
+    """Return some powers of ten from `low` to `high`, with steps between in a short range, or else round values.
 
     >>> log_ticks(0.8, 12), log_ticks(5, 400), log_ticks(1.3, 1.7)
     ((1.0, 2.0, 5.0, 10.0), (10.0, 30.0, 100.0, 300.0), (1.3, 1.4, 1.5, 1.6, 1.7))
@@ -79,6 +80,7 @@ def log_ticks(low: float, high: float) -> tuple[float, ...]:
     steps = (1, 2, 5) if high < 30 * low else (1, 3) if high < 1000 * low else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = tuple(tick for power in powers for step in steps if low <= (tick := step * 10.0**power) <= high)
+    ticks = ticks[:: math.ceil(len(ticks) / _MOST_LOG_TICKS)] if ticks else ticks
     return ticks if len(ticks) > 1 else tuple(round(tick, 12) for tick in round_ticks(low, high))
 
 

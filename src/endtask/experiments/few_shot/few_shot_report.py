@@ -13,6 +13,7 @@ from endtask.experiments.few_shot.few_shot_scores import (
     LabelScores,
 )
 from endtask.experiments.page import Page, Section, Table, print_tables, write_page
+from endtask.experiments.statistics import Score
 from endtask.reporting import format as shown
 from endtask.reporting.plots import Series, line_chart
 
@@ -47,8 +48,8 @@ def notes(outcome: FewShotOutcome) -> list[str]:
     spec = outcome.spec
     draws = f"{spec.folds} folds" if spec.folds else shown.plural(spec.samples, "draw")
     note = (
-        f"Mean ± standard deviation over {draws} x {shown.plural(len(spec.seeds), 'seed')}, scored on "
-        f"{outcome.scored}; epoch and learning rate are chosen by perplexity on held-out rows."
+        f"Mean ± standard deviation (in charts bars) over {draws} x {shown.plural(len(spec.seeds), 'seed')}, scored "
+        f"on {outcome.scored}; epoch and learning rate are chosen by perplexity on held-out rows."
     )
     if any(len(table.rows) > 1 for table in outcome.tables):
         rows = "groups of rows, those of all folds together" if spec.folds else "groups of rows"
@@ -67,9 +68,13 @@ def metric_table(outcome: FewShotOutcome, table: FewShotResultTable, metric: str
 
 
 def chart(table: FewShotResultTable, metric: str) -> Markup:
-    """Return the learning curves: the mean of each variant by the number of labels."""
+    """Return the learning curves: mean and standard deviation of each variant by the number of labels."""
     series = [
-        Series(row.name, tuple((entry.labels, entry.scores[metric].mean) for entry in row.entries))
+        Series(
+            row.name,
+            tuple((entry.labels, entry.scores[metric].mean) for entry in row.entries),
+            tuple(_reach(entry.scores[metric]) for entry in row.entries),
+        )
         for row in table.rows
     ]
     name = shown.metric_name(metric)
@@ -80,6 +85,10 @@ def chart(table: FewShotResultTable, metric: str) -> Markup:
         y_label=name,
         y_format=shown.score if metric != PERPLEXITY else lambda value: f"{value:.3g}",
     )
+
+
+def _reach(score: Score) -> tuple[float, float]:
+    return score.mean - score.std, score.mean + score.std
 
 
 def print_few_shot(outcome: FewShotOutcome) -> None:
