@@ -40,7 +40,8 @@ def test_a_budget_of_every_unit(toy: Path, tmp_path: Path, budget: str) -> None:
     else:
         assert plan["steps"] <= max(1, int(share / cost["seconds"])), "what planning took is left out"
     epoch, epochs = 4, 2
-    assert epoch <= result.stages["finetune"]["steps_per_seed"] <= epochs * epoch
+    least = 1 if budget == "0.4s" else epoch  # time is kept, however little it is
+    assert least <= result.stages["finetune"]["steps_per_seed"] <= epochs * epoch
 
 
 def test_all_batches_of_a_step_count(toy: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training import finetune as finetune_module
 from endtask.training.finetune import finetune
+from endtask.training.finetune_pacing import PLAN
 from endtask.training.finetune_phase import finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
@@ -153,6 +155,24 @@ def test_a_killed_stage_goes_on_with_the_pairs_that_are_left(
     done = [f"finetune rate {rate} seed {seed}" for rate in ("0.001", "0.01") for seed in (0, 1)]
     assert list(dict.fromkeys(trained)) == done
     assert trained.count(done[-1]) == 1, "all was trained when it was killed while moving"
+
+
+def test_a_finetuning_under_a_time_budget_resumes_with_its_decisions(
+    tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"root": {"budget": "2s"}, "epochs": 30, "checkpoint_steps": 3, "seeds": [0]}
+    killed, again = (StageFolder(tmp_path / name, "finetune", "", {}, {}) for name in ("killed", "again"))
+    undo = _die_at(monkeypatch, StageFolder, "save_time", call=6)
+    with pytest.raises(Killed):
+        tune(killed, **options)
+    undo()
+    expected = tune(killed, **options)
+    again.start()
+    again.set_plan(**killed.plan)  # the same decisions without a kill
+    (again.partial / "seed-0").mkdir()
+    shutil.copy(killed.partial / "seed-0" / PLAN, again.partial / "seed-0" / PLAN)
+    assert tune(again, **options) == expected
+    assert files_of(killed) == files_of(again)
 
 
 def _die_at(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, call: int) -> Callable[[], None]:

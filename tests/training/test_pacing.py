@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from endtask.config import PhaseSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.training import pacing
-from endtask.training.pacing import CHECKS, Pacer
+from endtask.training.finetune_pacing import pacer_of_run
+from endtask.training.pacing import CHECKS, Pacer, Scoring
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
 
@@ -102,16 +103,22 @@ def simulated(seconds_at: Any, *, planned: int, budget: float, monkeypatch: pyte
     """Walk through a phase whose steps take `seconds_at(time)`; returns the time at the end and the steps."""
     clock = Clock()
     monkeypatch.setattr(pacing, "time", clock)
-    pacer = Pacer(FakeStage(clock), budget)  # type: ignore[arg-type]
+    steps = walk(clock, Pacer(FakeStage(clock), budget), seconds_at, planned)
+    return clock.now, steps
+
+
+def walk(clock: Clock, pacer: Pacer, seconds_at: Any, planned: int) -> int:
+    """Let the time of a phase with a pacer pass, scores of dev included; returns its number of steps."""
     phase, step = pacer.restored(plain_phase(planned), 0), 0
     while step < phase.steps:
         end = pacer.next_check(phase, step)
-        for _ in range(step, end):
-            clock.now += seconds_at(clock.now)
+        for done in range(step + 1, end + 1):
+            scores = done % pacer.scoring.every == 0 or done == phase.steps
+            clock.now += seconds_at(clock.now) * (1 + (pacer.scoring.steps if scores else 0))
         step = end
         if step < phase.steps:
             phase = pacer.replan(phase, step)
-    return clock.now, step
+    return step
 
 
 @pytest.mark.parametrize(
@@ -128,6 +135,42 @@ def test_a_budget_that_is_used_up_ends_soon(monkeypatch: pytest.MonkeyPatch) -> 
     seconds, steps = simulated(lambda now: 10.0, planned=900, budget=90.0, monkeypatch=monkeypatch)
     assert steps <= CHECKS[0] * 900 + len(CHECKS)
     assert seconds == 10.0 * steps
+
+
+SPEEDS = [lambda now: 0.1, lambda now: 0.3, lambda now: 0.1 if now < 30 else 0.4, lambda now: 0.5 if now < 40 else 0.1]
+
+
+@pytest.mark.parametrize("seconds_at", SPEEDS, ids=["as planned", "slower", "slower later", "faster later"])
+@pytest.mark.parametrize("every", [40, 1000], ids=["epochs", "less than an epoch"])
+def test_finetunings_end_in_time(seconds_at: Any, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(pacing, "time", clock)
+    stage: Any = FakeStage(clock)
+    stage.set_plan(ends=90.0)
+    steps = []
+    for seed in range(3):
+        pacer = pacer_of_run(
+            stage, tmp_path / str(seed), runs_left=3 - seed, most_steps=400, scoring=Scoring(8.0, every)
+        )
+        assert pacer is not None
+        steps.append(walk(clock, pacer, seconds_at, planned=250))
+    assert max(steps) <= 400
+    assert clock.now <= 1.1 * 90
+    assert clock.now >= 0.9 * 90 or steps == [400, 400, 400]
+
+
+def test_a_finetuning_that_is_in_time_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(pacing, "time", clock)
+    stage: Any = FakeStage(clock)
+    stage.set_plan(ends=90.0)
+    pacer = pacer_of_run(stage, tmp_path, runs_left=1, most_steps=400, scoring=Scoring())
+    assert pacer is not None
+    assert walk(clock, pacer, lambda now: 0.1, planned=400) == 400
+    phase = pacer.restored(plain_phase(400), 399)
+    assert [phase.rate_factor(step) for step in range(400)] == [
+        plain_phase(400).rate_factor(step) for step in range(400)
+    ]
 
 
 class Killed(BaseException):
@@ -152,7 +195,7 @@ def test_a_resumed_run_trains_the_steps_that_were_decided(
                 raise Killed
 
         phase = make_phase(steps=20, checkpoint_steps=3)
-        run_phase(phase, folder, label="test", on_checkpoint=on_checkpoint, pacer=Pacer(stage, 5.0))  # type: ignore[arg-type]
+        run_phase(phase, folder, label="test", on_checkpoint=on_checkpoint, pacer=Pacer(stage, 5.0))
         return {name: value.clone() for name, value in phase.network.state_dict().items()}
 
     stage = FakeStage(clock)

@@ -114,7 +114,7 @@ def _separate_gradient_bytes(phase: Phase) -> float:
 def _training_seconds(sample: TrainingSample, retrieval: RetrievalCost, settings: Settings) -> float:
     """Return the seconds of pre-training and fine-tuning: the time budget, or measured over a few steps."""
     if settings.budget.seconds is not None:
-        return settings.budget.seconds + _seconds_over_budget(sample, settings)
+        return settings.budget.seconds
     with bar("a few steps of training, timed", None):
         if settings.skip_pretraining:
             return _finetuning_seconds(sample, settings)
@@ -147,22 +147,6 @@ def _tokens_per_reselection(sample: TrainingSample, selected: CorpusSize, settin
     texts = Texts(selected.passages * (1.0 if train.truncate_passages else tokens / length), length)
     row_length = PackedTexts(sample.packed / "task").lengths.mean()
     return tokens_per_round(reselect, texts, Texts(len(sample.task.train), float(row_length)))
-
-
-def _seconds_over_budget(sample: TrainingSample, settings: Settings) -> float:
-    """Return the seconds by which one epoch per fine-tuning exceeds the budget of fine-tuning."""
-    from endtask.training.budget_plan import measure_cost, split_budget
-    from endtask.training.finetune_phase import END_TASK, steps_per_epoch
-
-    _, share = split_budget(settings)
-    if share is None:
-        return 0.0
-    phase = _finetune_phase(sample, settings)
-    seconds = measure_cost(phase, _MEASURED_BUDGET).seconds
-    assert seconds is not None
-    epoch = steps_per_epoch(phase.objectives[END_TASK]) * len(sample.task.train) / len(sample.sample.train)
-    steps = min(epoch, settings.finetune.max_steps or epoch) * _finetunings(settings)
-    return max(0.0, seconds * steps - share.amount)
 
 
 def _finetuning_seconds(sample: TrainingSample, settings: Settings) -> float:

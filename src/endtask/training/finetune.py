@@ -21,11 +21,20 @@ from endtask.io.stage_folder import StageFolder
 from endtask.processes import current_processes
 from endtask.progress import say
 from endtask.task import Task
-from endtask.training.budget_plan import StepCost, flops_of, measure_cost, split_budget, steps_for, with_scoring
+from endtask.training.budget_plan import (
+    StepCost,
+    flops_of,
+    measure_cost,
+    split_budget,
+    steps_for,
+    with_scoring,
+    without_seconds_used,
+)
 from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
 from endtask.training.distributed import start_together
+from endtask.training.finetune_pacing import pacer_of_run, scoring_of
 from endtask.training.finetune_phase import (
     END_TASK,
     batches_per_epoch,
@@ -130,10 +139,11 @@ class _FinetuneRunner:
     def _plan(self) -> dict[str, Any]:
         """Return the steps of each seed and learning rate: those of the settings, or fewer if the budget requires it.
 
-        The minimum is an epoch of the end task, however large the auxiliary tasks are, so that a budget limits as it
-        would without them. Dev is scored after every epoch of all tasks, or at the end if there are fewer steps.
+        A time budget is kept: `ends` is when the stage has used it. The minimum of another budget is an epoch of the
+        end task, however large the auxiliary tasks are, so that a budget limits as it would without them. Dev is scored
+        after every epoch of all tasks, or at the end if there are fewer steps.
         """
-        phase = self._phase(self._rates[0], self._seeds[0])
+        started, phase = self.stage.seconds, self._phase(self._rates[0], self._seeds[0])
         epoch = batches_per_epoch(phase.objectives)
         plan: dict[str, Any] = {"steps": phase.steps, "steps_per_epoch": epoch}
         budget = self._budget()
@@ -143,18 +153,26 @@ class _FinetuneRunner:
         share = budget.share(1 / runs)
         cost = measure_cost(phase, share)
         allowed = self._steps_in(share, cost, epoch)
+        plan |= {"budget_per_seed": str(share), "cost_per_step": vars(cost)}
+        if budget.seconds is not None:
+            return {**plan, "steps": min(phase.steps, allowed), "ends": started + budget.seconds}
         plan["steps"] = min(phase.steps, max(steps_per_epoch(phase.objectives[END_TASK]), allowed))
         if plan["steps"] > allowed:
-            say(_over_budget(share, allowed, plan["steps"], runs, cost))
-        return {**plan, "budget_per_seed": str(share), "cost_per_step": vars(cost)}
+            say(_over_budget(share, allowed, plan["steps"], runs))
+        return plan
 
     def _budget(self) -> Budget | None:
-        """Return the budget of all fine-tunings: of a time budget, what pre-training has left; None without a limit."""
+        """Return the budget of all fine-tunings that is left; None without a limit.
+
+        Of a time budget that is what pre-training has left, but at least half of the plan.
+        """
         manifest = read_manifest(self.start.parent) or {}
         _, budget = split_budget(self.settings, manifest.get("plan", {}).get("finetuning_share"))
         whole = self.settings.budget
-        if budget is None or whole.seconds is None or self.settings.finetune.budget_share != "auto":
+        if budget is None or whole.seconds is None:
             return budget
+        if self.settings.finetune.budget_share != "auto":
+            return without_seconds_used(budget, self.stage)
         left = max(0.5 * budget.amount, whole.amount - float(manifest.get("seconds", 0.0)) - self.stage.seconds)
         return whole.share(min(1.0, left / whole.amount))
 
@@ -182,11 +200,14 @@ class _FinetuneRunner:
     def _train(self, rate: float, seed: int, folder: Path) -> Result:
         plan, finetune = self.stage.plan, self.settings.finetune
         load_weights(self.start, self.network)
-        phase = replace(self._phase(rate, seed), steps=plan["steps"])
+        whole = self._phase(rate, seed)
+        phase, runs_after = replace(whole, steps=plan["steps"]), self._runs_after(rate, seed)
         name = f"rate {rate:g} seed {seed}" if len(self._rates) > 1 else f"seed {seed}"
         callback = self._dev_scores(folder).callback(
             finetune.eval_steps or plan["steps_per_epoch"], at_start=finetune.keep_better
         )
+        scoring = scoring_of(self.stage, self.packed, self.settings)
+        pacer = pacer_of_run(self.stage, folder, runs_left=runs_after + 1, most_steps=whole.steps, scoring=scoring)
         state = run_stage_phase(
             phase,
             folder,
@@ -194,7 +215,8 @@ class _FinetuneRunner:
             self.settings,
             label=f"finetune {name}",
             callback=callback,
-            steps_after=plan["steps"] * self._runs_after(rate, seed),
+            pacer=pacer,
+            steps_after=plan["steps"] * runs_after,
         )
         return {"seed": seed, "learning_rate": rate, "flops": flops_of(phase, state["tokens"]), **state}
 
@@ -240,10 +262,9 @@ class _FinetuneRunner:
         return {"steps_per_seed": max(result["steps"] for result in results), **sums}
 
 
-def _over_budget(share: Budget, allowed: int, steps: int, runs: int, cost: StepCost) -> str:
+def _over_budget(share: Budget, allowed: int, steps: int, runs: int) -> str:
     """Return the message for a budget of less than an epoch."""
-    total = "" if cost.seconds is None else f", about {steps * cost.seconds * runs:,.0f} s in total"
     return (
         f"finetune: the budget ({share}) allows each fine-tuning {allowed:,} steps; the minimum is an epoch:"
-        f" {runs:,} x {steps:,} steps{total}"
+        f" {runs:,} x {steps:,} steps"
     )
