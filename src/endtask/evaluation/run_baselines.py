@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from endtask.config.loading import read_tree
-from endtask.evaluation.baselines import BaselineModel, texts_of
+from endtask.evaluation.baselines import BaselineModel, one_thread, texts_of
 from endtask.evaluation.significance import bootstrap_interval, metric_permutation
 from endtask.evaluation.task_metrics import Measure, score_runs
 from endtask.io.atomic import write_json
@@ -50,7 +50,8 @@ def _linear_models(task: Task) -> tuple[list[BaselineModel], str | None]:
     if sum(map(len, texts_of(task.train))) > MOST_CHARACTERS:
         return [], f"no TF-IDF baseline: train has more than {MOST_CHARACTERS / 1e6:.0f} million characters"
     try:
-        return list(task.task_type.linear_models(task)), None
+        with one_thread():
+            return list(task.task_type.linear_models(task)), None
     except ValueError as error:  # scikit-learn: a single class in train, or texts without words
         return [], f"no TF-IDF baseline: {error}"
 
