@@ -81,7 +81,7 @@ class LabelCheck:
 
 def errors_of(run: RunFolder, rows: PredictionRows) -> Errors:
     """Return the wrong rows of the scored split; of numbers all rows, those with the largest error first."""
-    groups = _grouped(rows)
+    groups = error_groups(rows)
     per_group = rows_per_group([len(members) for members in groups.values()])
     chosen = {key: members[:per_group] for key, members in groups.items()}
     found = shown_rows(run, rows, [row for members in chosen.values() for row in members])
@@ -104,7 +104,7 @@ def rows_per_group(sizes: Sequence[int]) -> int:
     return next(fits, _FEWEST_IN_GROUP)
 
 
-def _grouped(rows: PredictionRows) -> dict[tuple[str, str], list[int]]:
+def error_groups(rows: PredictionRows) -> dict[tuple[str, str], list[int]]:
     """Return the wrong rows by (true, predicted), the largest group first, in a group the surest row first."""
     columns, groups = rows.columns, defaultdict(list)
     if rows.form == "numbers":

@@ -172,7 +172,7 @@ def _task_type(run: RunFolder) -> type[Any]:
     return task_types.get(str(run.audit["type"]) if run.audit is not None else "text")
 
 
-def _confusion(run: RunFolder) -> scores.Confusion:
+def confusion_of(run: RunFolder) -> scores.Confusion:
     """Return the confusion matrix of a single-label task: of the mean of the seeds, or of all seeds pooled."""
     if _task_type(run).form != "classes":
         return scores.Confusion.count(())
@@ -190,7 +190,7 @@ def _class_scores(run: RunFolder) -> list[scores.ClassScores]:
 
 
 def _results(run: RunFolder) -> Context:
-    confusion = _confusion(run)
+    confusion = confusion_of(run)
     return {
         "all_scores": scores.all_scores(run),
         "test_sets": scores.scores_of_test_sets(run),

@@ -224,6 +224,11 @@ class Predictor:
             raise InputError(f"the weights lack {a_few(missing, 3)}", path=folder, hint="is it a classifier?")
         return model.eval()
 
+    @property
+    def network(self) -> PreTrainedModel | OnnxModel:
+        """The loaded network."""
+        return self._model
+
     def predict(self, texts: Iterable[Text], *, batch_size: int = 32) -> list[Any]:
         """Return a `Prediction`, `Score`, `LabelSet` or `Tagged` for each text or (text, second text) pair.
 

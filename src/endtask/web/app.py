@@ -12,7 +12,18 @@ from fastapi import FastAPI
 from endtask.errors import InputError
 from endtask.io.stage_folder import package_version
 from endtask.progress import say
-from endtask.web import comparing, files, live, pages, predictions, runs
+from endtask.web import (
+    comparing,
+    correcting,
+    explaining,
+    files,
+    live,
+    pages,
+    predictions,
+    runs,
+    selecting,
+    starting,
+)
 from endtask.web.limits import Limits
 from endtask.web.problems import add_problem_handlers
 from endtask.web.security import LOOPBACK, Access, Security
@@ -21,6 +32,7 @@ from endtask.web.site import Site
 UPLOAD_PATH = "/api/uploads"
 LARGEST_UPLOAD = 500_000_000
 _HARMLESS = ("/predict", "/explain")
+_PARTS = (files, pages, runs, comparing, live, selecting, correcting, predictions, explaining, starting)
 _DESCRIPTION = "Runs of endtask and their models. Changes need the header `X-CSRF-Token` of `GET /api/session`."
 
 
@@ -45,7 +57,7 @@ def make_app(root: Path, access: Access | None = None, *, largest_upload: int = 
         lifespan=lifespan,
     )
     app.state.site = site
-    for part in (files, pages, runs, comparing, live, predictions):
+    for part in _PARTS:
         app.include_router(part.router)
     add_problem_handlers(app)
     app.add_middleware(Limits, upload_path=UPLOAD_PATH, largest_upload=largest_upload)

@@ -16,6 +16,7 @@ from endtask.web.jobs import Jobs
 from endtask.web.models import LoadedModels
 from endtask.web.run_index import RunIndex
 from endtask.web.security import Access
+from endtask.web.uploads import Uploads
 
 _FILTERS = (
     "duration", "count", "size", "flops", "share", "score", "metric_name", "moment", "plural", "metric_with_spread",
@@ -49,6 +50,7 @@ class Site:
 
     def __post_init__(self) -> None:
         self.runs = RunIndex(self.root)
+        self.uploads = Uploads(self.root)
 
     def page(self, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
         """Return a page made from a template."""

@@ -43,11 +43,40 @@ function curl(address, content) {
   return `curl -s ${location.origin}${address} \\\n${token}  -H 'Content-Type: application/json' \\\n  -d '${quoted}'`;
 }
 
+function trainingText(row, value) {
+  return element("li", {},
+    element("p", { class: "about" }, element("span", { class: "pill" }, row.label), element("span", {}, value), element("span", {}, row.id)),
+    element("p", {}, row.text));
+}
+
+async function explain() {
+  const state = document.getElementById("why-state");
+  state.textContent = "Reading the training texts …";
+  try {
+    const address = `/api/runs/${encodeURIComponent(form.dataset.run)}/explain`;
+    const found = await request("POST", address, { text: typedText() });
+    const influential = [...found.supporting, ...found.opposing];
+    document.getElementById("nearest").replaceChildren(
+      ...found.nearest.map((row) => trainingText(row, `similarity ${row.value.toFixed(2)}`)));
+    document.getElementById("influential").replaceChildren(
+      ...influential.map((row) => trainingText(row, `${row.value > 0 ? "supports" : "opposes"} (${row.value.toPrecision(2)})`)));
+    document.getElementById("evidence").hidden = false;
+    const some = found.compared < found.train_rows ? `${found.compared} of ${found.train_rows} training texts compared, ` : "";
+    state.textContent = `${some}${found.milliseconds.toFixed(0)} ms`;
+  } catch (error) {
+    state.textContent = error.message;
+  }
+}
+
+function typedText() {
+  const second = form.elements.text_pair;
+  return second ? [form.elements.text.value, second.value] : form.elements.text.value;
+}
+
 async function predict(event) {
   event.preventDefault();
   const problem = document.getElementById("problem");
-  const second = form.elements.text_pair;
-  const texts = [second ? [form.elements.text.value, second.value] : form.elements.text.value];
+  const texts = [typedText()];
   const address = `/api/runs/${encodeURIComponent(form.dataset.run)}/predict`;
   try {
     const answer = await request("POST", address, { texts });
@@ -55,6 +84,8 @@ async function predict(event) {
     showAnswer(answer.predictions[0]);
     document.getElementById("latency").textContent = `${answer.milliseconds.toFixed(1)} ms on the server`;
     document.getElementById("curl").textContent = curl(address, { texts });
+    document.getElementById("evidence").hidden = true;
+    document.getElementById("why-state").textContent = "";
     document.getElementById("answer").hidden = false;
   } catch (error) {
     showMessage(problem, error.message);
@@ -63,5 +94,6 @@ async function predict(event) {
 
 if (form) {
   form.addEventListener("submit", predict);
+  document.getElementById("why").addEventListener("click", explain);
   copies(document.getElementById("copy"), document.getElementById("curl"));
 }
