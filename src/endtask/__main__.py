@@ -1,6 +1,6 @@
 """`python -m endtask`."""
 
-from endtask.cli.main import main
+from endtask.cli.start import main
 
 if __name__ == "__main__":
     main()

@@ -14,7 +14,7 @@ import torch
 from endtask.encoders.weights import load_tensors, save_tensors, write_safetensors
 from endtask.errors import InputError
 from endtask.training import checkpoint as checkpoint_module
-from endtask.training.checkpoint import CHECKPOINT, Checkpoints
+from endtask.training.checkpoint import CHECKPOINT, CHECKPOINT_BEFORE, Checkpoints
 from endtask.training.loop import build_optimizer, train
 from endtask.training.optimizer import Optimizer
 from endtask.training.phase import Phase
@@ -77,7 +77,7 @@ def test_the_file_is_plain_safetensors(tmp_path: Path) -> None:
     with checkpoints(tmp_path, phase) as kept:
         kept.save(3, {"tokens": 7})
     tensors, header = load_tensors(tmp_path / CHECKPOINT)
-    assert header == {"step": 3, "state": {"tokens": 7}}
+    assert header == {"step": 3, "state": {"tokens": 7}, "planned": True}
     assert {name.split("/")[0] for name in tensors} == {"network", "optimizer"}
     assert [file.name for file in tmp_path.iterdir()] == [CHECKPOINT]
 
@@ -92,12 +92,12 @@ def test_training_goes_on_while_the_past_is_written(tmp_path: Path, monkeypatch:
     before = {name: value.clone() for name, value in phase.network.state_dict().items()}
     go_on, writers = threading.Event(), []
 
-    def slowly(*arguments: Any) -> None:
+    def slowly(*arguments: Any, **options: Any) -> None:
         writers.append(threading.current_thread())
         assert go_on.wait(10)
-        save_tensors(*arguments)
+        write_safetensors(*arguments, **options)
 
-    monkeypatch.setattr(checkpoint_module, "save_tensors", slowly)
+    monkeypatch.setattr(checkpoint_module, "write_safetensors", slowly)
     memory: dict[str, Any] = {"tokens": 1, "scores": [0.5]}
     with checkpoints(tmp_path, phase) as kept:
         kept.save(1, memory)
@@ -117,9 +117,9 @@ def killed_in(count: int) -> Any:
     """A writer that dies with its whole file written and not yet in place."""
     calls: list[None] = []
 
-    def write(path: Path, tensors: Any, header: Any) -> None:
+    def write(*arguments: Any, **options: Any) -> None:
         calls.append(None)
-        write_safetensors(path, tensors, header)
+        write_safetensors(*arguments, **options)
         if len(calls) == count:
             raise Killed
 
@@ -128,7 +128,7 @@ def killed_in(count: int) -> Any:
 
 def test_killed_while_writing_the_older_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phase = number_phase()
-    monkeypatch.setattr("endtask.encoders.weights.write_safetensors", killed_in(2))
+    monkeypatch.setattr("endtask.training.checkpoint.write_safetensors", killed_in(2))
     kept = Checkpoints(tmp_path, phase.network, build_optimizer(phase), phase.weighting)
     kept.save(1, {})
     kept.save(2, {})
@@ -145,7 +145,7 @@ def test_an_error_of_the_writer_is_raised_at_the_next_call(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("endtask.encoders.weights.write_safetensors", full)
+    monkeypatch.setattr("endtask.training.checkpoint.write_safetensors", full)
     phase = number_phase()
     kept = Checkpoints(tmp_path, phase.network, build_optimizer(phase), phase.weighting)
     kept.save(1, {})
@@ -173,6 +173,66 @@ def test_a_cut_off_checkpoint_is_one_line_with_a_way_out(tmp_path: Path, kept: i
     with checkpoints(tmp_path, phase) as cut, pytest.raises(InputError, match=message) as raised:
         cut.load()
     assert "\n" not in str(raised.value)
+
+
+def damage_at(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("place", [3, 40, 300, 2000, -1])
+def test_after_damage_the_one_before_is_the_last(tmp_path: Path, place: int) -> None:
+    phase = number_phase()
+    optimizer = build_optimizer(phase)
+    with checkpoints(tmp_path, phase, optimizer) as kept:
+        kept.save(1, {"tokens": 7})
+        before = {name: value.clone() for name, value in phase.network.state_dict().items()}
+        for _ in train(phase, optimizer):
+            pass
+        kept.save(2, {"tokens": 9})
+    damage_at(tmp_path / CHECKPOINT, place)
+    for _ in range(2):  # the second time it is the last one
+        fresh = number_phase()
+        with checkpoints(tmp_path, fresh) as found:
+            assert found.load() == (1, {"tokens": 7})
+        assert same(fresh.network.state_dict(), before)
+        assert [file.name for file in tmp_path.iterdir()] == [CHECKPOINT]
+
+
+def test_both_damaged_is_one_line_with_a_way_out(tmp_path: Path) -> None:
+    with checkpoints(tmp_path, number_phase()) as kept:
+        kept.save(1, {})
+        kept.save(2, {})
+    for path in tmp_path.iterdir():
+        damage_at(path, -1)
+    with checkpoints(tmp_path, number_phase()) as found, pytest.raises(InputError, match=r"damaged: .*delete it"):
+        found.load()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_killed_between_the_two_renames(tmp_path: Path) -> None:
+    with checkpoints(tmp_path, number_phase()) as kept:
+        kept.save(1, {})
+    (tmp_path / CHECKPOINT).rename(tmp_path / CHECKPOINT_BEFORE)
+    with checkpoints(tmp_path, number_phase()) as found:
+        assert found.load() == (1, {})
+        found.save(2, {})
+    with checkpoints(tmp_path, number_phase()) as again:
+        assert again.load() == (2, {})
+
+
+def test_an_unplanned_checkpoint_is_not_the_one_to_go_back_to(tmp_path: Path) -> None:
+    with checkpoints(tmp_path, number_phase()) as kept:
+        kept.save(4, {})
+        kept.save(6, {}, is_planned=False)
+        kept.save(7, {}, is_planned=False)
+        assert kept.load(is_planned=True) == (4, {})
+    with checkpoints(tmp_path, number_phase()) as found:
+        assert found.load() == (7, {})
+        assert found.load(is_planned=True) == (4, {})
+        found.save(8, {})
+        assert found.load(is_planned=True) == (8, {})
 
 
 def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:

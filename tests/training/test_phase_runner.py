@@ -18,7 +18,7 @@ from endtask.errors import InputError, TrainingError
 from endtask.io.atomic import write_json
 from endtask.objectives.base import Loss
 from endtask.training import phase_runner as phase_run_module
-from endtask.training.checkpoint import CHECKPOINT
+from endtask.training.checkpoint import CHECKPOINT, CHECKPOINT_BEFORE
 from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import read_metrics
 from endtask.training.phase import Phase
@@ -210,14 +210,14 @@ def test_a_phase_killed_while_it_saves_keeps_the_older_checkpoint(
     go(unbroken, tmp_path / "unbroken")
     saves = []
 
-    def save_and_die(path: Path, tensors: Any, header: Any) -> None:
+    def save_and_die(*arguments: Any, **options: Any) -> None:
         saves.append(None)
-        write_safetensors(path, tensors, header)
+        write_safetensors(*arguments, **options)
         if len(saves) == 3:  # after steps 0 and 2
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("endtask.encoders.weights.write_safetensors", save_and_die)
+        patch.setattr("endtask.training.checkpoint.write_safetensors", save_and_die)
         with pytest.raises(Killed):
             go(number_phase(checkpoint_steps=2), tmp_path / "killed")
     assert kept_step(tmp_path / "killed") == 2
@@ -230,7 +230,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_phase(tmp_path: Path, monk
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("endtask.encoders.weights.write_safetensors", full)
+    monkeypatch.setattr("endtask.training.checkpoint.write_safetensors", full)
     phase = number_phase()
     with pytest.raises(OSError, match="No space left on device"):
         go(phase, tmp_path)
@@ -587,6 +587,7 @@ def test_trouble_between_rare_rows_is_noticed_at_the_next_one(tmp_path: Path, mo
 def test_a_cut_off_checkpoint_can_be_deleted_to_start_over(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         go(number_phase(), tmp_path, on_checkpoint=stop_after(1))
+    (tmp_path / CHECKPOINT_BEFORE).unlink()
     path = tmp_path / CHECKPOINT
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match=r"damaged: .*delete it"):

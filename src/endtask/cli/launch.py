@@ -9,6 +9,7 @@ from typing import NoReturn
 from uuid import uuid4
 
 from endtask.errors import InputError, TrainingError
+from endtask.io.signals import stop
 
 
 def launch(count: int) -> NoReturn:
@@ -19,6 +20,7 @@ def launch(count: int) -> NoReturn:
     """
     if count < 1:
         raise InputError(f"{count} is no number of processes", key="--nproc")
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -36,6 +38,8 @@ def launch(count: int) -> NoReturn:
     )
     try:
         elastic_launch(config, sys.executable)("-m", "endtask", *_without_nproc(sys.argv[1:]))
+    except SignalException as signalled:  # the processes have got it too, and have said where they stopped
+        stop(signalled.sigval)
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         if failure.exitcode < 0:

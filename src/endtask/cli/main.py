@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ from endtask.cli.arguments import with_whole_globs
 from endtask.cli.options import examples
 from endtask.errors import InputError
 from endtask.io.atomic import system_error
+from endtask.io.signals import exit_code, requested_signal, stop_signals, stopped_message
 from endtask.io.stage_folder import package_version
 from endtask.processes import current_processes, is_started_by_torchrun, lost_process
 from endtask.registry import load_plugin
@@ -121,26 +123,41 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # its advice is for programmers
+    with stop_signals(given):
+        code = _run(given)
+    sys.exit(code)
+
+
+def _run(given: list[str]) -> int:
+    """Return the exit code of a command, with a line for an error of the user or of the system."""
     try:
         _check_encoding(given)
-        code = app(with_whole_globs(_load_plugins(given)), prog_name="endtask", standalone_mode=False)
+        code: int = app(with_whole_globs(_load_plugins(given)), prog_name="endtask", standalone_mode=False) or 0
+        if code == signal.SIGINT + 128:  # Typer's, for an interruption before the verb began
+            _stop_after_signal(given)
+        return code
     except InputError as error:
         _stop(str(error), 2)
     except _UsageError as error:
         _explain_usage(error)
-    except _Interrupted:
-        again = "the same command without --from" if "--from" in given else "the same command"
-        _stop(f"stopped; {again} resumes from here", 130)
+    except (KeyboardInterrupt, _Interrupted):
+        _stop_after_signal(given)
     except BrokenPipeError:  # the reader of the output, such as `head`, has what it wanted
         sys.exit(1)
     except Exception as error:
+        if requested_signal() is not None:  # a library replaced `Stopped` by an error of its own
+            _stop_after_signal(given)
         if lost_process(error):
             _stop("another process has ended; the same command resumes the run", 1)
         message = system_error(error)
         if message is None:
             raise
         _stop(message, 2)
-    sys.exit(code)
+
+
+def _stop_after_signal(arguments: list[str]) -> NoReturn:
+    number = requested_signal() or signal.SIGINT
+    _stop(stopped_message(number, arguments), exit_code(number))
 
 
 def _check_encoding(arguments: Sequence[str]) -> None:

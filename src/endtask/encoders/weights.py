@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import xxhash
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
@@ -29,6 +30,7 @@ _DTYPES = {
     torch.bool: "BOOL",
 }
 """Names in the safetensors format."""
+_NO_DIGEST = b"0" * 32
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
@@ -37,17 +39,38 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any])
         write_safetensors(temporary, tensors, header)
 
 
-def write_safetensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+class DamagedTensors(InputError):
+    """A file of tensors is cut off or its content changed."""
+
+    def __init__(self, path: Path, problem: str, hint: str) -> None:
+        super().__init__(f"damaged: {problem}", path=path, hint=hint)
+        self.path = path
+
+
+def write_safetensors(
+    path: Path, tensors: dict[str, Tensor], header: dict[str, Any], *, with_digest: bool = False
+) -> None:
     """Write a safetensors file, and copy one tensor after the other to the CPU.
+
+    With a digest in its header, `load_tensors` notices any change of the file; the manifest of a finished stage has the
+    digests of its files, but checkpoints are deleted before.
 
     The library's `save_file` before version 0.8 holds the interpreter's lock until the file is written, which would
     stop training while another thread writes a checkpoint.
     """
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))  # aligned as in the library
+    start = _header(ordered, header, with_digest=with_digest)
+    digest = xxhash.xxh3_128(start)
     with open(path, "wb", buffering=0) as file:
-        _write_all(file, _header(ordered, header))
+        _write_all(file, start)
         for _, value in ordered:
-            _write_all(file, _to_cpu(value.detach().contiguous()).reshape(-1).view(torch.uint8).numpy().data)
+            data = _to_cpu(value.detach().contiguous()).reshape(-1).view(torch.uint8).numpy().data
+            _write_all(file, data)
+            if with_digest:
+                digest.update(data)
+        if with_digest:
+            file.seek(start.index(_NO_DIGEST))
+            _write_all(file, digest.hexdigest().encode())
 
 
 def _to_cpu(value: Tensor) -> Tensor:
@@ -60,9 +83,11 @@ def _to_cpu(value: Tensor) -> Tensor:
     return copied
 
 
-def _header(ordered: list[tuple[str, Tensor]], metadata: dict[str, Any]) -> bytes:
+def _header(ordered: list[tuple[str, Tensor]], metadata: dict[str, Any], *, with_digest: bool) -> bytes:
     """Return the bytes before the data: the header's length in 8 bytes, then JSON, padded to a multiple of 8."""
     tree: dict[str, Any] = {"__metadata__": {"endtask": json.dumps(metadata)}}
+    if with_digest:
+        tree["__metadata__"] = {"digest": _NO_DIGEST.decode(), **tree["__metadata__"]}
     end = 0
     for name, value in ordered:
         start, end = end, end + value.numel() * value.element_size()
@@ -83,12 +108,26 @@ def load_tensors(path: Path, *, hint: str = _MAKE_AGAIN) -> tuple[dict[str, Tens
     """Return the tensors and the header of a file; `hint` is the advice for a damaged file."""
     try:
         with safe_open(str(path), framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("endtask", "{}"))
+            metadata = file.metadata() or {}
+            if "digest" in metadata and _digest_of(path, metadata["digest"]) != metadata["digest"]:
+                raise DamagedTensors(path, "its content changed since it was written", hint)
+            header = json.loads(metadata.get("endtask", "{}"))
             return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
     except FileNotFoundError:
         raise InputError("no such weights file", path=path) from None
     except SafetensorError as error:
-        raise InputError(f"damaged: {error}", path=path, hint=hint) from None
+        raise DamagedTensors(path, str(error), hint) from None
+
+
+def _digest_of(path: Path, stored: str) -> str:
+    """Return the digest of a file as if its header had none yet."""
+    with open(path, "rb") as file:
+        size = file.read(8)
+        start = size + file.read(int.from_bytes(size, "little"))
+        digest = xxhash.xxh3_128(start.replace(stored.encode(), _NO_DIGEST, 1))
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from endtask.executors.base import (
     import_path,
 )
 from endtask.io.processes import exit_with_parent
+from endtask.io.signals import ignore_stop_signals
 from endtask.progress import set_quiet
 
 
@@ -171,6 +172,7 @@ class _Worker:
 
 def serve_jobs(module: str, parent: int) -> None:
     """Run jobs from standard input in a worker process, which exits with the process `parent`."""
+    ignore_stop_signals()
     set_quiet(True)
     # Send other output of this process to stderr, so that it does not mix with the reports.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -21,6 +21,7 @@ from endtask.config import Budget
 from endtask.errors import InputError, TrainingError
 from endtask.io.machine import initialized_cuda, usable_cores
 from endtask.io.processes import exit_with_parent
+from endtask.io.signals import ignore_stop_signals
 from endtask.progress import warn
 from endtask.reporting.format import plural
 from endtask.terminal import print_message
@@ -68,7 +69,7 @@ class DeviceWorker:
     def __init__(self, device: str, threads: int) -> None:
         self._pool = ProcessPoolExecutor(
             max_workers=1,
-            initializer=exit_with_parent,
+            initializer=_start_worker,
             initargs=(os.getpid(),),
             env=worker_environment(device, threads, os.environ),
         )
@@ -81,6 +82,12 @@ class DeviceWorker:
     def stop(self) -> None:
         """Kill the process, even in the middle of a call."""
         self._pool.shutdown(wait=True, kill_workers=True)
+
+
+def _start_worker(parent: int) -> None:
+    """Leave signals to the parent process, which stops its workers."""
+    ignore_stop_signals()
+    exit_with_parent(parent)
 
 
 def run_jobs(

@@ -30,7 +30,7 @@ from endtask.training.budget_plan import (
     with_scoring,
     without_seconds_used,
 )
-from endtask.training.checkpoint import CHECKPOINT
+from endtask.training.checkpoint import remove_checkpoints
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
 from endtask.training.distributed import start_together
@@ -193,7 +193,7 @@ class _FinetuneRunner:
         path = folder / SEED_RESULT
         if not path.exists():
             write_json(path, self._train(rate, seed, folder))
-            (folder / CHECKPOINT).unlink(missing_ok=True)
+        remove_checkpoints(folder)  # also those of a run that was killed in between
         result: Result = read_json(path)
         return result
 

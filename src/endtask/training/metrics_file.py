@@ -18,6 +18,9 @@ from endtask.io.parsing import parse_json
 from endtask.processes import ALONE, Processes
 from endtask.training.loop import StepRecord
 
+Unlogged = dict[str, list[float]]
+"""The finite values of the steps since the last row."""
+
 
 @dataclass(frozen=True)
 class _PendingRow:
@@ -34,11 +37,11 @@ class _PendingRow:
     def has_arrived(self) -> bool:
         return self.arrived is None or bool(self.arrived.query())  # type: ignore[no-untyped-call]
 
-    def row(self) -> dict[str, float]:
-        """Return the means over finite values, and the counts."""
+    def row(self, earlier: Unlogged) -> dict[str, float]:
+        """Return the means over finite values, with those of `earlier` steps, and the counts."""
         if self.arrived is not None:
             self.arrived.synchronize()
-        finite: dict[str, list[float]] = {}
+        finite = {name: list(values) for name, values in earlier.items()}
         for name, value in zip(self.names, self.values.tolist(), strict=False):
             if math.isfinite(value):
                 finite.setdefault(name, []).append(value)
@@ -53,7 +56,16 @@ class MetricsFile:
     Of several processes the first writes, and all get each row at the same step, since they decide by its counts.
     """
 
-    def __init__(self, path: Path, *, start: int, every: int, processes: Processes = ALONE) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        start: int,
+        every: int,
+        processes: Processes = ALONE,
+        unlogged: Unlogged | None = None,
+    ) -> None:
+        self._earlier = unlogged or {}
         self._path, self._every, self._processes = path, every, processes
         self._records: list[StepRecord] = []
         self._pending: deque[_PendingRow] = deque()
@@ -73,11 +85,24 @@ class MetricsFile:
         if flush or record.step % self._every == 0:
             self._pending.append(_request(self._records, counts or {}))
             self._records = []
+        return self.rows(waits=flush or self._processes.count > 1)
+
+    def rows(self, *, waits: bool) -> list[dict[str, float]]:
+        """Return the rows that are ready, or all pending rows."""
         rows = []
-        waits = flush or self._processes.count > 1
         while self._pending and (waits or self._pending[0].has_arrived):
-            rows.append(self._pending.popleft().row())
+            earlier, self._earlier = self._earlier, {}
+            rows.append(self._pending.popleft().row(earlier))
         return rows
+
+    def unlogged(self) -> Unlogged:
+        """Return the values of the steps since the last row, which a checkpoint at this step has to contain."""
+        assert not self._pending
+        values = {name: list(earlier) for name, earlier in self._earlier.items()}
+        for name, value in (item for record in self._records for item in _named_values(record)):
+            if math.isfinite(value):
+                values.setdefault(name, []).append(float(value))
+        return values
 
     def write(self, row: dict[str, float]) -> None:
         """Append a row to the file."""
@@ -87,9 +112,13 @@ class MetricsFile:
             file.write(json.dumps(row) + "\n")
 
 
+def _named_values(record: StepRecord) -> list[tuple[str, Tensor]]:
+    return [*record.losses.items(), ("grad_norm", record.grad_norm)]
+
+
 def _request(records: list[StepRecord], counts: Mapping[str, Tensor]) -> _PendingRow:
     """Start to copy the values of some steps to the CPU, in one transfer."""
-    named = [item for record in records for item in (*record.losses.items(), ("grad_norm", record.grad_norm))]
+    named = [item for record in records for item in _named_values(record)]
     values = torch.stack([value.float() for value in (*(value for _, value in named), *counts.values())])
     copied = values.to("cpu", non_blocking=values.is_cuda)  # only CUDA has an event for the arrival
     arrived = None

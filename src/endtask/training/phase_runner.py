@@ -13,6 +13,7 @@ from torch import Tensor
 
 from endtask.config import Settings
 from endtask.errors import TrainingError
+from endtask.io.signals import deferred_signals, requested_signal, stop
 from endtask.io.stage_folder import StageFolder
 from endtask.processes import Processes, current_processes
 from endtask.progress import bar, say
@@ -30,6 +31,7 @@ TrainState = dict[str, Any]
 _RATE_FACTOR, _MAX_ROLLBACKS = 0.5, 3
 _LOGGED_ROWS = 200
 _IN_A_ROW, _SKIPPED = "skipped_in_a_row", "skipped_steps"
+_UNLOGGED = "unlogged"
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 """On a GPU, after dev scores: an epoch can be shorter than writing a checkpoint."""
 
@@ -143,6 +145,7 @@ class _Trainer:
     steps_after: float = 0.0
     saved_at: float = 0.0
     """Time of the last checkpoint."""
+    _saved_step: int = -1
 
     @property
     def processes(self) -> Processes:
@@ -157,7 +160,8 @@ class _Trainer:
                 self.checkpoints.save(0, state)  # for a rollback before the first checkpoint
             self.saved_at = time.monotonic()
             try:
-                self._train(start, state)
+                with deferred_signals():
+                    self._train(start, state)
             except _LossDiverged:
                 self._roll_back()
                 continue
@@ -167,7 +171,7 @@ class _Trainer:
 
     def _roll_back(self) -> None:
         """Halve the learning rate in the last checkpoint; a run that is killed now resumes with the halved rate."""
-        stored = self.checkpoints.load()
+        stored = self.checkpoints.load(is_planned=True)
         assert stored is not None
         start, state = stored
         state["rate_halvings"] = state.get("rate_halvings", 0) + 1
@@ -188,7 +192,13 @@ class _Trainer:
             self.phase = self.pacer.restored(self.phase, start)
         phase = self.phase
         every = max(1, phase.steps // _LOGGED_ROWS)
-        metrics = MetricsFile(self.folder / "metrics.jsonl", start=start or -1, every=every, processes=self.processes)
+        metrics = MetricsFile(
+            self.folder / "metrics.jsonl",
+            start=start or -1,
+            every=every,
+            processes=self.processes,
+            unlogged=state.pop(_UNLOGGED, None),
+        )
         if start == 0 and self.callback is not None and self.callback.at_start:
             self._run_callback(0, state, metrics)
         with bar(self.label, phase.steps, done=start, after=self.steps_after) as advance:
@@ -212,7 +222,24 @@ class _Trainer:
                 advance(1, note=_note(rows[-1]) if rows else "", total=self.phase.steps)
                 if state.get("stop"):
                     break
+                self._leave_if_requested(record.step, state, metrics)
         self._on_save(state)
+
+    def _leave_if_requested(self, step: int, state: TrainState, metrics: MetricsFile) -> None:
+        """After a signal, save and raise `Stopped`; several processes do so at the same step.
+
+        While steps are skipped nothing is saved: the last checkpoint is older, and as good.
+        """
+        if not self.processes.shared(requested_signal() is not None):
+            return
+        for row in metrics.rows(waits=True):
+            self._log(self._without_counts(row, state), metrics)
+        if self._is_stable(step) and self._saved_step != step:
+            self._on_save(state)
+            self.checkpoints.save(step, {**state, _UNLOGGED: metrics.unlogged()}, is_planned=False)
+            self.on_checkpoint()
+            self.checkpoints.wait()
+        stop()
 
     def _is_checkpoint_due(self) -> bool:
         """Whether to save after a callback: always on a CPU, since a rollback to another step would change the bits."""
@@ -224,7 +251,7 @@ class _Trainer:
         self._on_save(state)
         self.checkpoints.save(step, state)
         self.on_checkpoint()
-        self.saved_at = time.monotonic()
+        self.saved_at, self._saved_step = time.monotonic(), step
 
     def _on_save(self, state: TrainState) -> None:
         if self.callback is not None:

@@ -32,7 +32,7 @@ from endtask.training.budget_plan import (
     with_scoring,
     without_seconds_used,
 )
-from endtask.training.checkpoint import CHECKPOINT
+from endtask.training.checkpoint import remove_checkpoints
 from endtask.training.dev_eval import DevScores
 from endtask.training.device import choose_device_context, move
 from endtask.training.distributed import distribution, is_sharded, shard, start_together
@@ -102,7 +102,7 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     }
     # At the very end: a stage that fails before resumes from its checkpoints.
     for subphase in subphases if processes.is_first else ():
-        (folder / subphase.name / CHECKPOINT).unlink(missing_ok=True)
+        remove_checkpoints(folder / subphase.name)
     return counts
 
 

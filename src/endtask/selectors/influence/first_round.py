@@ -21,7 +21,7 @@ from endtask.selectors.influence.config import influence_config
 from endtask.selectors.influence.scoring_model import Fold
 from endtask.tokenization.packing import pack
 from endtask.training.budget_plan import parameters_of
-from endtask.training.checkpoint import CHECKPOINT
+from endtask.training.checkpoint import remove_checkpoints
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
 from endtask.training.pretrain import pretrain_phase
@@ -45,7 +45,7 @@ class FirstRound:
             save_weights(self.fold.first_round, phase.network)
             flops = training_flops(parameters_of(phase), state["tokens"])
             write_json(self.folder / _DONE, {"steps": state["steps"], "tokens": state["tokens"], "flops": flops})
-            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+        remove_checkpoints(self.folder)
         done = json.loads((self.folder / _DONE).read_text(encoding="utf-8"))
         return {"first_round": done}
 

@@ -37,7 +37,7 @@ from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.packing import pack, tokenizer_for
 from endtask.tokenization.tokenizer import save_tokenizer
 from endtask.training.budget_plan import parameters_of
-from endtask.training.checkpoint import CHECKPOINT
+from endtask.training.checkpoint import remove_checkpoints
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import check_checkpoint, network_for
 from endtask.training.phase import Phase
@@ -270,7 +270,7 @@ def fit(fold: Fold, *, label: str, on_checkpoint: Callable[[], None] = lambda: N
     flops = training_flops(parameters_of(phase), state["tokens"])
     counts = {**state, "flops": flops, "held_out": asdict(score)}
     write_json(fold.folder / _FITTED, counts)
-    (fold.folder / CHECKPOINT).unlink(missing_ok=True)
+    remove_checkpoints(fold.folder)
     return counts
 
 
