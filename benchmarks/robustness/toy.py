@@ -1,0 +1,75 @@
+"""A toy task, corpus and settings of a run that takes seconds, and the digests of what such a run must end in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+_WORDS = {
+    "café": ["soup", "bread", "salt", "oven", "crème", "taste"],
+    "espace": ["star", "moon", "orbit", "rocket", "planète", "sky"],
+    "sport": ["ball", "goal", "team", "match", "player", "win"],
+}
+_RESULTS = ("model/*", "pack/tokenizer/*", "evaluate/*.json*", "pretrain/weights*", "finetune/seed-*/*")
+_WITH_TIMES = ("manifest.json", "metrics.jsonl")
+
+
+def write_toy(folder: Path) -> Path:
+    """Write `tâche/` (60 train, 18 dev, 18 test rows), `corpus.jsonl` and `settings.json`; return the settings' path."""
+    random = Random(0)
+    labels = list(_WORDS)
+    for split, count in (("train", 60), ("dev", 18), ("test", 18)):
+        rows = [
+            {"text": f"{_words(labels[n % 3], 5, random)} {split} {n}", "label": labels[n % 3]} for n in range(count)
+        ]
+        _write_rows(folder / "tâche" / f"{split}.jsonl", rows)
+    _write_rows(
+        folder / "corpus.jsonl", [{"text": f"{_words(labels[n % 3], 12, random)} passage {n}."} for n in range(200)]
+    )
+    path = folder / "settings.json"
+    path.write_text(json.dumps(_settings(folder), ensure_ascii=False), encoding="utf-8")
+    return path
+
+
+def _words(label: str, count: int, random: Random) -> str:
+    return " ".join(random.choices(_WORDS[label], k=count))
+
+
+def _write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    return {
+        "budget": "8steps",
+        "threads": 1,
+        "device": "cpu",
+        "task": {"path": str(folder / "tâche")},
+        "corpus": {"sources": [{"path": str(folder / "corpus.jsonl")}]},
+        "retrieve": {"top_k": 5},
+        "select": {"budget": "50%"},
+        "tokenizer": {"vocab_size": 200},
+        "model": {
+            "hidden_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+            "max_position_embeddings": 32,
+        },
+        "pretrain": {"max_length": 16, "batch_size": 8, "checkpoint_steps": 2},
+        "finetune": {"max_length": 16, "batch_size": 16, "epochs": 2, "seeds": [0, 1], "checkpoint_steps": 3},
+    }
+
+
+def digests(run: Path) -> dict[str, str]:
+    """Return digests of a run's weights, tokenizer, predictions and scores; files that hold times are left out."""
+    files = {file for pattern in _RESULTS for file in run.glob(pattern) if file.is_file()}
+    return {
+        str(file.relative_to(run)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(files)
+        if file.name not in _WITH_TIMES
+    }
