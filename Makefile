@@ -12,12 +12,13 @@ BIN := .venv/bin
 
 PLAIN_STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
+AUDIT_STAMP := .venv/.installed-audit
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e
 
 UNIT_TESTS := tests/config tests/corpus tests/evaluation tests/io tests/task tests/tokenization tests/weighting tests/test_words.py \
 	tests/test_imports_one_way.py
 
-.PHONY: demo quick test fuzz check oldest format docs clean
+.PHONY: demo quick test fuzz check oldest format docs locks audit clean
 .DEFAULT_GOAL := test
 
 # An environment with the development tools can run the demo too.
@@ -54,6 +55,24 @@ docs: $(DEV_STAMP)
 	$(BIN)/python docs/make_settings_page.py
 	$(BIN)/python docs/make_results.py
 
+# Hashes of every package of constraints.txt, for all systems: requirements/cpu.txt leaves out PyTorch and CUDA, which CPU
+# machines take from PyTorch's own index.
+CUDA := cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc nvidia-cuda-runtime \
+	nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 \
+	nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx triton
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra dev \
+	-c constraints.txt --custom-compile-command 'make locks' pyproject.toml
+
+locks: $(AUDIT_STAMP)
+	$(LOCK) -o requirements/all.txt
+	$(LOCK) $(addprefix --no-emit-package ,torch $(CUDA)) -o requirements/cpu.txt
+
+# Known vulnerabilities of the locked packages (asks PyPI; a package it does not know is an error too), and sbom.json in
+# CycloneDX's format.
+audit: $(AUDIT_STAMP)
+	$(BIN)/cyclonedx-py requirements requirements/all.txt --pyproject pyproject.toml --output-reproducible -o sbom.json
+	$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements/all.txt
+
 clean:
 	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks studies docs -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -61,6 +80,10 @@ clean:
 $(DEV_STAMP): pyproject.toml constraints.txt | .venv/pyvenv.cfg
 	$(INSTALL) '.[dev]'
 	touch $(DEV_STAMP) $(PLAIN_STAMP)
+
+$(AUDIT_STAMP): $(DEV_STAMP)
+	$(INSTALL) '.[audit]'
+	touch $@
 
 $(PLAIN_STAMP): pyproject.toml constraints.txt | .venv/pyvenv.cfg
 	$(INSTALL) .

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from filelock import FileLock
@@ -161,3 +162,28 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
 
 # The search for doctests would import the plug-ins and register them for all other tests.
 collect_ignore_glob = ["extending/plugin_*.py"]
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    """Fail a test that connects to another machine or looks up its name, also where the code swallows the error."""
+    attempts: list[object] = []
+
+    def guarded(real: Callable[..., object], host_of: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: Any, **options: Any) -> object:
+            host = host_of(*arguments)
+            if host not in (None, "localhost", "127.0.0.1", "::1", b"localhost", ""):
+                attempts.append(host)
+                raise OSError(f"no network in this test: {host!r}")
+            return real(*arguments, **options)
+
+        return call
+
+    def peer(connection: socket.socket, address: Any) -> object:
+        return address[0] if connection.family in (socket.AF_INET, socket.AF_INET6) else None
+
+    for method in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, method, guarded(getattr(socket.socket, method), peer))
+    monkeypatch.setattr(socket, "getaddrinfo", guarded(socket.getaddrinfo, lambda host, *_: host))
+    yield attempts
+    assert attempts == []

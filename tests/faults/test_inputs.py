@@ -118,6 +118,27 @@ def test_outputs_that_cannot_be(folder: Path, command: Command, path: str) -> No
     refused(command, "init", f"{path}.yaml" if path != "loop" else "loop/a.yaml", "--task", "task")
 
 
+@pytest.mark.parametrize("name", ["pipe.yaml", "zero.yaml", "loop", LONG])
+def test_token_files(folder: Path, command: Command, name: str) -> None:
+    refused(command, "serve", "--token-file", name)
+
+
+def test_homes(folder: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    for words in (
+        ["--set", "output_dir=~no-such-user/a"],
+        ["--output", "~no-such-user/a"],
+        ["--task", "~no-such-user/a"],
+    ):
+        assert "no user of this machine has that name" in refused(command, "run", "settings.json", *words)
+    assert (
+        command("run", "settings.json", "--output=~/mine", "--task", "~/task", "--until", "read", "--quiet").code == 0
+    )
+    assert (folder / "mine" / "read").is_dir()
+    assert command("schema", "--output=~/schema.json").code == 0
+    assert (folder / "schema.json").is_file()
+
+
 DEEP = "[" * 3000
 SETTINGS = {
     "deep JSON": ("a.json", '{"seed": ' + DEEP, "nested more than 100 levels deep"),

@@ -32,7 +32,7 @@ def toy_preset(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "_TASK_ONLY_BUDGET", "4steps")
 
 
-@pytest.mark.usefixtures("toy_preset")
+@pytest.mark.usefixtures("toy_preset", "no_network")
 def test_both_arms_and_the_baseline(tmp_path: Path, command: Callable[..., Answer]) -> None:
     outcome = run_demo(tmp_path)
     assert [row.seeds for row in outcome.rows] == [1, 2, 2]
@@ -59,6 +59,12 @@ def test_both_arms_and_the_baseline(tmp_path: Path, command: Callable[..., Answe
     assert table[0].split() == ["test", "accuracy", "seconds", "corpus", "MB"]
     assert [line.startswith(name) for line, name in zip(table[1:4], names, strict=True)] == [True] * 3
     assert table[-1] == f"report: {outcome.report}"
+    for words in (
+        ["predict", tmp_path / "with-corpus", "salt"],
+        ["verify", tmp_path / "with-corpus"],
+        ["ls", tmp_path],
+    ):
+        assert command(*words).code == 0
 
 
 def test_other_libraries_since_the_last_time_are_no_error(

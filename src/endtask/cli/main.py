@@ -41,6 +41,7 @@ from endtask.cli.arguments import with_whole_globs
 from endtask.cli.options import examples
 from endtask.errors import InputError
 from endtask.io.atomic import system_error
+from endtask.io.home import with_homes
 from endtask.io.signals import exit_code, requested_signal, stop_signals, stopped_message
 from endtask.io.stage_folder import package_version
 from endtask.processes import current_processes, is_started_by_torchrun, lost_process
@@ -132,7 +133,8 @@ def _run(given: list[str]) -> int:
     """Return the exit code of a command, with a line for an error of the user or of the system."""
     try:
         _check_encoding(given)
-        code: int = app(with_whole_globs(_load_plugins(given)), prog_name="endtask", standalone_mode=False) or 0
+        arguments = with_whole_globs(with_homes(_load_plugins(given)))
+        code: int = app(arguments, prog_name="endtask", standalone_mode=False) or 0
         if code == signal.SIGINT + 128:  # Typer's, for an interruption before the verb began
             _stop_after_signal(given)
         return code

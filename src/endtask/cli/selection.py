@@ -23,16 +23,20 @@ def command(
         Path,
         typer.Option("--to", metavar="FILE", help="New .jsonl, .parquet or .csv file; .gz, .zst, .xz compress it."),
     ],
+    raw_cells: Annotated[
+        bool, typer.Option("--raw-cells", help="In CSV, leave cells that begin with = + - @ as they are.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Export the passages that a run selected to a file for other tools.
 
-    JSONL and Parquet have all columns; CSV has `text,id,rank` with ranks from 0, as the TLM authors' programs read it.
+    JSONL and Parquet have all columns; CSV has `text,id,rank` with ranks from 0, as the TLM authors' programs read it;
+    cells that a spreadsheet would run as a formula begin with an apostrophe unless --raw-cells is given.
     Import such a file with --set select.name=imported --set select.path=FILE.
     """
     from endtask.selectors.export import export_selection
 
-    counts = export_selection(run, to)
+    counts = export_selection(run, to, raw_cells=raw_cells)
     if as_json:
         print_json(counts)
         return

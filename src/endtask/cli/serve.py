@@ -9,7 +9,9 @@ import typer
 
 from endtask.cli.options import examples
 from endtask.errors import InputError
+from endtask.io.input_files import open_file
 
+_LONGEST_TOKEN = 4096
 NAME = "serve"
 EXAMPLES = examples(
     "endtask serve                 # the runs in the folder runs, at http://localhost:8765",
@@ -52,6 +54,7 @@ def _token(file: Path | None) -> str | None:
     if file is None:
         return None
     try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError("the token cannot be read", path=file, hint=str(error).splitlines()[0]) from None
+        with open_file(file) as stream:
+            return stream.read(_LONGEST_TOKEN).decode("utf-8").strip()
+    except UnicodeDecodeError:
+        raise InputError("the token is not valid UTF-8", path=file) from None

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from endtask.config.section import Fraction, PartSection, Positive, Section
 from endtask.errors import did_you_mean
+from endtask.io.home import LocalPath
 from endtask.registry import Registry, encoders
 
 Pooling = Literal["cls", "mean", "entity_markers"]
@@ -59,7 +60,7 @@ Size = Annotated[str, AfterValidator(_known_size)]
 class TokenizerSettings(Section):
     """Trained on selection + task text, or loaded from `path`."""
 
-    path: str | None = Field(
+    path: LocalPath | None = Field(
         None,
         description="a Hugging Face fast tokenizer (a folder, `hf:NAME`, `package:NAME`); model.path has its own",
     )
@@ -94,7 +95,7 @@ class ModelSettings(PartSection):
         description="lean: our fast ModernBERT, all layers global; bert, roberta, modernbert: Hugging Face's own "
         "classes; or an encoder of a plug-in",
     )
-    path: str | None = Field(
+    path: LocalPath | None = Field(
         None,
         description="start from this checkpoint (a folder, `hf:NAME` or, from an installed package, `package:NAME`), "
         "which then fixes architecture and sizes",

@@ -15,6 +15,7 @@ from endtask.config.model import ModelSettings, TokenizerSettings
 from endtask.config.objectives import Objectives, check_tasks
 from endtask.config.section import PartSection, Positive, Section, non_defaults
 from endtask.config.training import FinetuneSettings, PretrainSettings
+from endtask.io.home import LocalPath
 from endtask.registry import Registry, metrics, selectors
 
 
@@ -61,7 +62,7 @@ class EvaluateSettings(PartSection):
 class Settings(Section):
     """All settings of a run."""
 
-    output_dir: str = Field("", description="the run's folder")
+    output_dir: LocalPath = Field("", description="the run's folder")
     seed: int = Field(0, ge=0, description="of splits, selection and pre-training; fine-tuning has its own")
     threads: Positive | None = Field(None, description="CPU threads; unset: all cores")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="auto: a GPU if there is one")

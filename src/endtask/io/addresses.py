@@ -8,6 +8,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator
 
+from endtask.io.home import in_home
+
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://\S+")
 _USER, _QUERY = re.compile(r"(?<=://)[^/@]*@"), re.compile(r"\?[^/?]*=.*$")
 _SECRET = re.compile(r"sig(nature)?$|token$|password|secret|credential|^key$|api-?_?key", re.IGNORECASE)
@@ -56,5 +58,5 @@ def check_no_credentials(path: str) -> str:
     return path
 
 
-DataPath = Annotated[str, AfterValidator(check_no_credentials)]
+DataPath = Annotated[str, AfterValidator(check_no_credentials), AfterValidator(in_home)]
 """A path or address in the settings."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,13 +13,19 @@ from endtask.errors import InputError, did_you_mean
 from endtask.io.compression import COMPRESSIONS, atomic_compressed_file, bare_suffix
 from endtask.io.run_layout import SELECTION, SETTINGS_FILE
 from endtask.io.selection_table import read_batches, read_statistics
+from endtask.io.spreadsheets import escaped
 from endtask.io.stage_files import checked
 from endtask.io.stage_folder import left_out
 
 
-def export_selection(run: Path, target: Path) -> dict[str, Any]:
-    """Write the selection of a run to a new file, whose suffix decides the format, and return counts."""
+def export_selection(run: Path, target: Path, *, raw_cells: bool = False) -> dict[str, Any]:
+    """Write the selection of a run to a new file, whose suffix decides the format, and return counts.
+
+    In CSV, `raw_cells` leaves cells that spreadsheets take for formulas as they are.
+    """
     write = _writer(target)
+    if raw_cells and write is _write_csv:
+        write = partial(_write_csv, raw_cells=True)
     table = _table_of(run)
     if target.exists() or target.is_symlink():
         raise InputError("the file exists and was left as it is", path=target, hint="choose another name")
@@ -58,21 +65,22 @@ def _write_jsonl(table: Path, stream: IO[bytes]) -> None:
         stream.write("".join(lines).encode())
 
 
-def _write_csv(table: Path, stream: IO[bytes]) -> None:
+def _write_csv(table: Path, stream: IO[bytes], *, raw_cells: bool = False) -> None:
     """Write `text,id,rank` with ranks from 0, as in the TLM authors' files."""
     import pyarrow.compute as compute
 
+    protect = str if raw_cells else escaped
     stream.write(b"text,id,rank\n")
     for batch in read_batches(table, columns=["text", "id", "rank"]):
         ranks = compute.subtract(batch.column("rank"), 1)
-        cells = (_quoted(batch.column("text")), _quoted(batch.column("id")), ranks.to_pylist())
+        cells = (*(_quoted(map(protect, batch.column(name).to_pylist())) for name in ("text", "id")), ranks.to_pylist())
         lines = [f"{text},{name},{rank}\n" for text, name, rank in zip(*cells, strict=True)]
         stream.write("".join(lines).encode())
 
 
-def _quoted(texts: Any) -> list[str]:
+def _quoted(texts: Iterable[str]) -> list[str]:
     """Return the cells, all in quotes; the module `csv` is several times slower and does not quote `\\r`."""
-    return ['"' + text.replace('"', '""') + '"' for text in texts.to_pylist()]
+    return ['"' + text.replace('"', '""') + '"' for text in texts]
 
 
 def _write_parquet(table: Path, stream: IO[bytes]) -> None:

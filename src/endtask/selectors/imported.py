@@ -14,6 +14,7 @@ from endtask.corpus.rows import text_cell, text_column
 from endtask.corpus.sources import derived_name
 from endtask.errors import InputError
 from endtask.io.digests import file_digest
+from endtask.io.home import LocalPath
 from endtask.io.selection_table import read_statistics, selection_schema, write_selection
 from endtask.io.tables import Row, read_rows
 from endtask.progress import say
@@ -37,7 +38,7 @@ class Imported(Selector):
     class Config(PartConfig):
         """Options of `imported`."""
 
-        path: str | None = Field(None, description="JSONL, CSV, TSV or Parquet with a text column")
+        path: LocalPath | None = Field(None, description="JSONL, CSV, TSV or Parquet with a text column")
 
     reads_candidates = False
     requires_corpus = False

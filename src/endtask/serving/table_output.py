@@ -7,7 +7,6 @@ import datetime
 import io
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,14 +15,12 @@ from typing import IO, Any
 from endtask.errors import InputError, did_you_mean
 from endtask.io.atomic import atomic_file
 from endtask.io.compression import COMPRESSIONS, atomic_compressed_file, bare_suffix
+from endtask.io.spreadsheets import escaped
 
 Row = dict[str, Any]
 NumberedRow = tuple[int, Row]
 Writer = Callable[[Sequence[NumberedRow]], None]
 """Called with the next rows and their numbers in the file that was read."""
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def check_output(target: Path) -> None:
@@ -47,15 +44,6 @@ def table_writer(target: Path, *, raw_cells: bool = False) -> Iterator[Writer]:
     check_output(target)
     with _WRITERS[bare_suffix(target)](target, raw_cells) as writer:
         yield writer
-
-
-def escaped(cell: str) -> str:
-    """Return a cell that no spreadsheet takes for a formula: with an apostrophe before it, unless it is a number.
-
-    >>> escaped("=1+1"), escaped("-0.5"), escaped("a=b")
-    ("'=1+1", '-0.5', 'a=b')
-    """
-    return f"'{cell}" if cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
 
 
 def cell_text(value: Any) -> str:
