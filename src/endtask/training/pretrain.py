@@ -144,7 +144,7 @@ def _finetuning_in_steps(phase: Phase, packed: Path, settings: Settings, stage: 
     """Return how many steps of pre-training take as long as all fine-tunings, for the time left of the run."""
     if settings.skip_finetuning:
         return 0.0
-    _, budget = split_budget(settings, stage.plan["finetuning_share"])
+    _, budget = split_budget(settings, stage.plan.get("finetuning_share"))
     if budget is None:
         return tokens_to_read(packed, settings) / max(1.0, float(stage.plan["cost_per_step"]["tokens"]))
     share = budget.amount / settings.budget.amount
