@@ -17,6 +17,7 @@ from benchmarks.demo import demo_picture, demo_table  # noqa: E402
 from benchmarks.few_shot import few_shot_table  # noqa: E402
 from benchmarks.results_file import Results, read_results  # noqa: E402
 from benchmarks.retrieval.page import retrieval_picture, retrieval_table  # noqa: E402
+from benchmarks.robustness.page import robustness_table  # noqa: E402
 from benchmarks.selection.page import selection_table  # noqa: E402
 from benchmarks.training.page import replay_table, training_picture, training_table  # noqa: E402
 from benchmarks.weighting.page import weighting_table  # noqa: E402
@@ -33,6 +34,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "retrieval": ("retrieval", retrieval_table),
     "training": ("training", training_table),
     "replay": ("replay", replay_table),
+    "robustness": ("robustness", robustness_table),
     "selection": ("selection", selection_table),
     "weighting": ("weighting", weighting_table),
     "few_examples": ("few_examples", few_shot_table),

@@ -61,9 +61,12 @@ def _all_names() -> list[str]:
 
 def _problem_of(name: str, runs: ToyRuns, seed: int) -> str | None:
     """Run a case by name in a new folder and return what went wrong, if anything."""
-    if name in SCENARIOS:
-        return SCENARIOS[name](runs, runs.new_folder(), Random(seed))
-    return _problem_in(next(case for case in CASES if case.name == name), runs)
+    try:
+        if name in SCENARIOS:
+            return SCENARIOS[name](runs, runs.new_folder(), Random(seed))
+        return _problem_in(next(case for case in CASES if case.name == name), runs)
+    except subprocess.TimeoutExpired:
+        return f"no end after {runs.TIMEOUT} seconds"
 
 
 def _problem_in(case: Surroundings, runs: ToyRuns) -> str | None:
