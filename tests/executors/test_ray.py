@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from endtask.config import RetrieveSettings
@@ -187,6 +188,97 @@ def test_a_folder_that_is_not_shared_is_named(
     with pytest.raises(InputError, match="does not see the files that this machine writes there") as caught:
         ray_executor.check_folder(tmp_path)
     assert str(tmp_path) in str(caught.value)
+
+
+def killing(monkeypatch: pytest.MonkeyPatch, executor: Executor, module: str, handler: str, marker: Path) -> Wrapped:
+    """Let a module of selection or packing use the cluster, whose first worker that does this dies."""
+    wrapped = Wrapped(executor, handler, marker)
+    monkeypatch.setattr(f"{module}.cluster_for", lambda *_: wrapped)
+    return wrapped
+
+
+def test_influence_is_scored_by_actors_that_may_die(
+    ray_executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.selectors.influence.small import make_candidates, run_influence, small_settings, write_table
+
+    monkeypatch.setattr("endtask.selectors.influence.scorer._FEWEST_UNITS", 10)
+    for name in ("one", "two"):
+        write_table(tmp_path / name, make_candidates())
+    expected = run_influence(tmp_path / "one", small_settings())
+    actor, marker = "endtask.selectors.influence.scoring_actor", tmp_path / "killed"
+    wrapped = killing(monkeypatch, ray_executor, "endtask.selectors.influence.runner", actor, marker)
+    assert run_influence(tmp_path / "two", small_settings()) == expected
+    assert marker.exists()
+    assert wrapped.jobs == 4
+
+
+def test_texts_are_encoded_by_actors_that_may_die(
+    ray_executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from endtask.encoders.huggingface import save_classifier
+    from endtask.io import selection_table
+    from endtask.selectors.base import RunContext
+    from endtask.selectors.model_vectors import ModelVectors, encode_batch, encode_on_cluster
+    from endtask.tokenization.tokenizer import save_tokenizer
+    from tests.selectors.influence.small import small_settings, write_table
+    from tests.tiny import make_network, make_tokenizer
+
+    monkeypatch.setattr(selection_table, "_ROWS_PER_GROUP", 8)
+    encoder = tmp_path / "encoder"
+    save_classifier(make_network("bert"), encoder)
+    save_tokenizer(make_tokenizer(), encoder)
+    settings = small_settings()
+    run = RunContext(settings.select, write_table(tmp_path / "table"), folder=tmp_path, device="cpu", run=settings)
+    model = ModelVectors(str(encoder), "cpu")
+    expected = [encode_batch(model, batch) for batch in selection_table.read_batches(run.table, columns=["text"])]
+    reports: list[int] = []
+    wrapped = Wrapped(ray_executor, "endtask.selectors.model_vectors", tmp_path / "killed")
+    found = list(encode_on_cluster(str(encoder), run, wrapped, lambda count, **_: reports.append(count)))
+    assert np.concatenate(found) == pytest.approx(np.concatenate(expected), abs=1e-6)
+    assert (tmp_path / "killed").exists()
+    assert wrapped.jobs == len(expected) == 5
+    assert sum(reports) == 40
+    assert not (tmp_path / "vectors").exists()
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+def test_packing_by_tasks_that_may_die_writes_the_same_files(
+    truncate: bool, ray_executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from endtask.io import selection_table
+    from endtask.tokenization.packed_texts import pack_passages
+    from endtask.tokenization.packing_jobs import pack_on_cluster
+    from endtask.tokenization.tokenizer import save_tokenizer
+    from tests.selectors.influence.small import write_table
+    from tests.tiny import make_tokenizer
+
+    monkeypatch.setattr(selection_table, "_ROWS_PER_GROUP", 8)
+    table = write_table(tmp_path / "table") / "retrieved.parquet"
+    tokenizer = make_tokenizer()
+    save_tokenizer(tokenizer, tmp_path / "tokenizer")
+    texts = selection_table.SelectedTexts(table)
+    pack_passages(texts, tokenizer, 8, tmp_path / "plain", truncate=truncate)
+    wrapped = Wrapped(ray_executor, "endtask.tokenization.packing_jobs", tmp_path / "killed")
+    pack_on_cluster(table, tmp_path / "tokenizer", 8, tmp_path / "packed", wrapped, truncate=truncate)
+    plain, packed = (
+        {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("plain", "packed")
+    )
+    assert packed == plain
+    assert (tmp_path / "killed").exists()
+    assert wrapped.jobs == 5
+
+
+def test_relative_paths_are_those_of_the_driver(
+    data: tuple[Task, str],
+    expected: dict[str, bytes],
+    ray_executor: Executor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ray_executor.check_folder(Path())
+    assert written(data, Path("run"), ray_executor) == expected
 
 
 def test_a_machine_that_is_lost_is_replaced(

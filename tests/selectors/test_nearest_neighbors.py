@@ -20,7 +20,8 @@ from endtask.config import SelectSettings, Settings
 from endtask.encoders.huggingface import save_classifier
 from endtask.errors import InputError
 from endtask.records import Example, Selected
-from endtask.selectors.nearest_neighbors import ModelVectors, embedding_fingerprint, find_nearest
+from endtask.selectors.model_vectors import ModelVectors
+from endtask.selectors.nearest_neighbors import embedding_fingerprint, find_nearest
 from endtask.tokenization.tokenizer import save_tokenizer
 from tests.selectors.candidates import run_select, write_retrieved
 from tests.selectors.test_vector_files import write_vectors

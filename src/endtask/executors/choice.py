@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from endtask.config import Settings
+from endtask.errors import InputError
 from endtask.executors.base import Executor
 from endtask.executors.processes import LocalExecutor
 from endtask.io.digests import fingerprint
 from endtask.io.machine import usable_cores
+from endtask.progress import say
 
 
 def executor_of(settings: Settings) -> Executor:
@@ -18,6 +20,24 @@ def executor_of(settings: Settings) -> Executor:
     from endtask.executors.ray_cluster import RayExecutor
 
     return RayExecutor(settings.cluster.address)
+
+
+def cluster_for(settings: Settings, folder: Path) -> Executor | None:
+    """Return the executor of the cluster for jobs that read and write a folder of the run; None: this machine alone.
+
+    With `cluster.scratch` the run's folder need not be shared; then these jobs run on this machine.
+    """
+    if settings.cluster.address is None:
+        return None
+    executor = executor_of(settings)
+    try:
+        executor.check_folder(folder)
+    except InputError:
+        if settings.cluster.scratch is None:
+            raise
+        say("the machines of the cluster do not share the run's folder: this step runs on this machine alone")
+        return None
+    return executor
 
 
 def scratch_folder(settings: Settings, default: Path) -> Path:

@@ -84,7 +84,7 @@ class RayExecutor(Executor):
 
     def check_folder(self, folder: Path) -> None:
         """Raise `InputError` if a machine cannot read what this one writes to the folder, or has another endtask."""
-        token = folder / f".{uuid.uuid4().hex}.token"
+        token = folder.absolute() / f".{uuid.uuid4().hex}.token"
         token.write_text("", encoding="utf-8")
         try:
             for node, answer in self._answers_of_nodes(str(token)):
@@ -109,7 +109,8 @@ class RayExecutor(Executor):
     def _tasks(self, module: str, cores: int) -> tuple[Callable[[str], Any], int]:
         """Return a function that submits a job as a task, and how many tasks run at the same time."""
         task = self._ray.remote(num_cpus=cores, max_retries=_RETRIES)(run_job)
-        return lambda job: task.remote(module, job), sum(nodes // cores for nodes in self._nodes.values())
+        here = os.getcwd()
+        return lambda job: task.remote(module, job, here), sum(nodes // cores for nodes in self._nodes.values())
 
     def _actors(self, module: str, jobs: int) -> tuple[Callable[[str], Any], int]:
         """Return a function that submits a job to the next of several actors, and their number."""
@@ -117,8 +118,8 @@ class RayExecutor(Executor):
         needs = {"num_gpus": 1, "num_cpus": 1} if self._gpus else {"num_cpus": self.cores_each}
         actor = self._ray.remote(max_restarts=_RETRIES, max_task_retries=_RETRIES, **needs)(JobActor)
         actors = [actor.remote() for _ in range(slots)]
-        numbers = count()
-        return lambda job: actors[next(numbers) % slots].run.remote(module, job), slots
+        numbers, here = count(), os.getcwd()
+        return lambda job: actors[next(numbers) % slots].run.remote(module, job, here), slots
 
     def _submit(
         self, waiting: Iterator[tuple[int, Job]], running: dict[Any, int], submit: Callable[[str], Any], most: int
@@ -171,9 +172,14 @@ def _connect(address: str) -> Any:
     return ray
 
 
-def run_job(module: str, job: str) -> str:
-    """Run a job in a process of the cluster; return its answer with the sums of its reports, as JSON."""
+def run_job(module: str, job: str, folder: str) -> str:
+    """Run a job in a process of the cluster; return its answer with the sums of its reports, as JSON.
+
+    Relative paths are relative to `folder`, in which the run was started.
+    """
     set_quiet(True)
+    with suppress(OSError):  # a machine without this folder can run jobs of absolute paths
+        os.chdir(folder)
     sums: dict[str, Any] = {}
 
     def report(**amounts: Any) -> None:
@@ -187,9 +193,9 @@ def run_job(module: str, job: str) -> str:
 class JobActor:
     """A process of the cluster that runs jobs one after the other; their handler may keep a model in memory."""
 
-    def run(self, module: str, job: str) -> str:
+    def run(self, module: str, job: str, folder: str) -> str:
         """Run a job; return its answer."""
-        return run_job(module, job)
+        return run_job(module, job, folder)
 
 
 def describe_worker(path: str) -> str:

@@ -86,6 +86,21 @@ def write_selection(path: Path, selected: Iterable[Selected]) -> int:
     return write_batches(path, map(_batch_of, _chunks(selected)))
 
 
+def read_group(path: Path, group: int, columns: Sequence[str]) -> Iterator[Batch]:
+    """Yield the rows of a row group in the batches in which `read_batches` yields them."""
+    import pyarrow.parquet as parquet
+
+    with parquet.ParquetFile(path) as file:
+        yield from file.iter_batches(_ROWS_PER_GROUP, row_groups=[group], columns=columns)
+
+
+def count_groups(path: Path) -> int:
+    """Return the number of row groups of a table."""
+    import pyarrow.parquet as parquet
+
+    return int(parquet.read_metadata(path).num_row_groups)
+
+
 def read_batches(
     path: Path, mask: NDArray[np.bool_] | None = None, columns: Sequence[str] | None = None
 ) -> Iterator[Batch]:

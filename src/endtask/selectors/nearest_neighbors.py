@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,32 +19,34 @@ from endtask.config import Settings
 from endtask.config.section import Positive
 from endtask.corpus.sources import HUB_PREFIX
 from endtask.errors import InputError, did_you_mean
+from endtask.executors.choice import cluster_for
 from endtask.io.digests import file_digest, fingerprint
 from endtask.io.selection_table import read_batches
-from endtask.progress import bar
+from endtask.progress import Advance, bar
 from endtask.selectors.base import Candidates, Order, PartConfig, Ranking, RunContext, Selector, selectors
+from endtask.selectors.model_vectors import (
+    KEY,
+    ModelVectors,
+    Vectors,
+    encode_batch,
+    encode_on_cluster,
+    open_encoder,
+    unit_vectors,
+)
 from endtask.task import Task
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    pass
 
-    from endtask.encoders.checkpoint import Checkpoint
-
-KEY = "select.embedding"
 _NUMBERS_AT_ONCE = 1 << 24
 """Cosines held at a time: 64 MB."""
 _DECIMALS = 6
 """Cosines are rounded to so many decimals; later ones depend on the order of summation."""
 _COLUMNS = {".parquet": ("id", "vector"), ".npz": ("ids", "vectors")}
 _ROWS = 4096
-_TOKENS = 256
-"""The most tokens of a text; later ones hardly change its mean vector, and sentence encoders train on no more."""
-_TEXTS_AT_ONCE = 32
 _TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
 
-Vectors = NDArray[np.float32]
 Block = tuple[list[str], NDArray[Any]]
-Text = tuple[str, str | None]
 
 
 @selectors.register("nearest_neighbors")
@@ -110,7 +112,7 @@ class NearestNeighbors(Selector):
             ids = [name for batch in read_batches(run.table, columns=["id"]) for name in batch.column(0).to_pylist()]
             passages = vectors_for(Path(embedding), ids, "retrieved passages")
             rows = vectors_for(Path(embedding), [example.id for example in run.examples], "train rows")
-            return _unit(passages), _unit(rows)
+            return unit_vectors(passages), unit_vectors(rows)
         return _encoded(embedding, run, count)
 
 
@@ -173,19 +175,22 @@ def _encoded(embedding: str, run: RunContext, count: int) -> tuple[Vectors, Vect
         passages = np.memmap(file, dtype=np.float32, mode="w+", shape=(count, model.dimensions))
     start = 0
     with bar("encoding retrieved passages", count) as advance:
-        for batch in read_batches(run.table, columns=["text"]):
-            texts = [(text, None) for text in batch.column(0).to_pylist()]
-            passages[start : start + len(texts)] = _unit(model.encode(texts))
-            start += len(texts)
-            advance(len(texts))
-    return passages, _unit(model.encode([(example.text, example.text_pair) for example in run.examples]))
+        for vectors in _passage_vectors(embedding, model, run, advance):
+            passages[start : start + len(vectors)] = vectors
+            start += len(vectors)
+    return passages, unit_vectors(model.encode([(example.text, example.text_pair) for example in run.examples]))
 
 
-def _unit(vectors: Vectors) -> Vectors:
-    """Scale the vectors to length 1 in place, except vectors of length 0, and return them."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    vectors /= np.where(lengths > 0, lengths, 1)
-    return vectors
+def _passage_vectors(embedding: str, model: ModelVectors, run: RunContext, advance: Advance) -> Iterator[Vectors]:
+    """Yield blocks of vectors in the order of the table, made here or by the machines of a cluster."""
+    assert run.folder is not None
+    cluster = None if run.run is None else cluster_for(run.run, run.folder)
+    if cluster is not None:
+        yield from encode_on_cluster(embedding, run, cluster, advance)
+        return
+    for batch in read_batches(run.table, columns=["text"]):
+        yield encode_batch(model, batch)
+        advance(len(batch))
 
 
 def is_vector_file(embedding: str) -> bool:
@@ -304,71 +309,6 @@ def _check_columns(names: Sequence[str], present: Sequence[str], path: Path) -> 
         if name not in present:
             hint = did_you_mean(name, present) if present else "the file is empty"
             raise InputError(f"holds no {name!r}", path=path, key=KEY, hint=hint)
-
-
-class ModelVectors:
-    """Mean vectors of an encoder (a folder, `package:NAME` or `hf:NAME`) with its own tokenizer, without dropout."""
-
-    def __init__(self, path: str, device: str = "auto") -> None:
-        import torch
-
-        from endtask.config import ModelSettings
-        from endtask.encoders.checkpoint import load_network
-
-        best = "cuda" if torch.cuda.is_available() else "cpu"
-        self._device = torch.device(best if device == "auto" else device)
-        with _errors_name_setting():
-            checkpoint, self._tokenizer = open_encoder(path)
-            settings = ModelSettings(dropout=0.0)
-            # The vectors come from the encoder alone, so the random weights of the heads do not matter.
-            network = load_network(
-                checkpoint, settings, pad_id=self._tokenizer.pad_token_id, labels=("no", "yes"), seed=0
-            )
-        self._network = network.to(self._device).eval()
-        self._longest = min(checkpoint.max_length, _TOKENS)
-        self.dimensions = int(network.config.hidden_size)
-
-    def encode(self, texts: Sequence[Text]) -> Vectors:
-        """Return a vector for each text or pair, in order."""
-        import torch
-
-        from endtask.encoders.batch import lay_out
-        from endtask.encoders.heads import pool
-        from endtask.tokenization.packed_texts import pack_examples
-
-        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        if not len(texts):
-            return vectors
-        with TemporaryDirectory() as folder, torch.inference_mode():
-            packed = pack_examples(texts, self._tokenizer, self._longest, Path(folder))
-            layout = self._network.layout(int(packed.lengths.max()))
-            by_length = np.argsort(packed.lengths, kind="stable")
-            for start in range(0, len(texts), _TEXTS_AT_ONCE):
-                positions = by_length[start : start + _TEXTS_AT_ONCE]
-                batch = lay_out(packed, positions, layout).to(self._device)
-                vectors[positions] = pool(self._network(batch), batch, "mean").float().cpu().numpy()
-        return vectors
-
-
-def open_encoder(path: str) -> tuple[Checkpoint, PreTrainedTokenizerFast]:
-    """Return the checkpoint and its tokenizer; raise `InputError` if they do not fit together."""
-    from endtask.encoders.checkpoint import check_tokenizer, open_checkpoint
-    from endtask.tokenization.tokenizer import load_tokenizer
-
-    with _errors_name_setting():
-        checkpoint = open_checkpoint(path)
-        tokenizer = load_tokenizer(path, key=KEY)
-        check_tokenizer(checkpoint, tokenizer, key=KEY)
-    return checkpoint, tokenizer
-
-
-@contextmanager
-def _errors_name_setting() -> Iterator[None]:
-    """Name `select.embedding` in errors about checkpoints, which otherwise name `model.path`."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(str(error).replace("'model.path'", repr(KEY))) from None
 
 
 def check_embedding_exists(embedding: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -235,6 +236,24 @@ def write_packed(texts: Iterable[tuple[list[int], int]], vocabulary: int, folder
     save_array(folder / "offsets.npy", np.asarray(offsets, dtype=np.int64))
     save_array(folder / "second.npy", np.asarray(second, dtype=np.int32))
     write_json(folder / "shape.json", {"tokens": offsets[-1], "texts": len(second), "dtype": np.dtype(dtype).name})
+    return PackedTexts(folder)
+
+
+def join_packed(parts: Sequence[Path], folder: Path) -> PackedTexts:
+    """Write packed texts of the same tokenizer, one after the other, as `write_packed` would have done."""
+    folder.mkdir(parents=True, exist_ok=True)
+    packed = [PackedTexts(part) for part in parts]
+    with atomic_file(folder / "tokens.bin") as temporary, open(temporary, "wb") as file:
+        for part in parts:
+            with open(part / "tokens.bin", "rb") as source:
+                shutil.copyfileobj(source, file)
+    lengths = np.concatenate([np.zeros(1, dtype=np.int64), *(part.lengths for part in packed)])
+    second = [np.zeros(0, dtype=np.int32), *(np.load(part / "second.npy") for part in parts)]
+    offsets = np.cumsum(lengths, dtype=np.int64)
+    save_array(folder / "offsets.npy", offsets)
+    save_array(folder / "second.npy", np.concatenate(second).astype(np.int32))
+    dtype = read_json(parts[0] / "shape.json")["dtype"]
+    write_json(folder / "shape.json", {"tokens": int(offsets[-1]), "texts": len(offsets) - 1, "dtype": dtype})
     return PackedTexts(folder)
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from endtask.config import Settings
 from endtask.corpus.corpus import Corpus, DrawnDocuments
 from endtask.errors import InputError, did_you_mean
+from endtask.executors.choice import cluster_for
 from endtask.io.run_layout import TASKS
-from endtask.io.selection_table import SelectedTexts
+from endtask.io.selection_table import SelectedTexts, table_rows
 from endtask.progress import bar, say, warn
 from endtask.records import Document, Example
 from endtask.task import Task
@@ -26,6 +27,7 @@ from endtask.tokenization.packed_texts import (
     pack_tagged,
     pack_windows,
 )
+from endtask.tokenization.packing_jobs import pack_on_cluster
 from endtask.tokenization.special_tokens import add_markers, marker_pattern
 from endtask.tokenization.subword_sampling import sampling_encoder
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
@@ -75,13 +77,7 @@ def pack(
         tokenizer = tokenizer_for(task, selection, settings, domain=domain, aligned=aligned or ())
         save_tokenizer(tokenizer, folder / "tokenizer")
     with bar("tokens", None):
-        passages = pack_passages(
-            SelectedTexts(selection),
-            tokenizer,
-            settings.pretrain.max_length,
-            folder / "selection",
-            truncate=settings.pretrain.truncate_passages,
-        )
+        passages = _pack_selection(selection, tokenizer, settings, folder)
     counts: dict[str, Any] = {"vocabulary": len(tokenizer), "selection": _counts(passages)}
     if domain is not None:
         counts["domain"] = _counts(_pack_domain(domain, tokenizer, settings, folder / "domain"))
@@ -117,6 +113,17 @@ def _pack_task(
         elif settings.tokenizer.entity_markers:
             _warn_about_lost_markers(examples, tokenizer, settings, folder / split, split + whose)
     return counts
+
+
+def _pack_selection(
+    selection: Path, tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path
+) -> PackedTexts:
+    """Tokenise the selection here, or on the machines of a cluster."""
+    length, truncate = settings.pretrain.max_length, settings.pretrain.truncate_passages
+    cluster = cluster_for(settings, folder) if table_rows(selection) else None
+    if cluster is None:
+        return pack_passages(SelectedTexts(selection), tokenizer, length, folder / "selection", truncate=truncate)
+    return pack_on_cluster(selection, folder / "tokenizer", length, folder / "selection", cluster, truncate=truncate)
 
 
 def _pack_domain(domain: Path, tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path) -> PackedTexts:

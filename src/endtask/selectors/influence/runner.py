@@ -15,12 +15,14 @@ from endtask.config import Settings
 from endtask.encoders.device_context import compiles
 from endtask.encoders.flops import training_flops
 from endtask.errors import InputError
+from endtask.executors.choice import cluster_for
 from endtask.gradients.scoring import Calibration
 from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import INFLUENCE_FOLDER, RETRIEVED
 from endtask.io.selection_table import SelectionStatistics
 from endtask.progress import say, warn
 from endtask.selectors.base import Order, RunContext, by_bm25_rank, fill
+from endtask.selectors.influence.cluster import score_shards
 from endtask.selectors.influence.config import InfluenceConfig
 from endtask.selectors.influence.first_round import FirstRound
 from endtask.selectors.influence.held_out import HeldOutScore, check_informed
@@ -83,7 +85,7 @@ class InfluenceRunner:
         self.check(labels)
         fitted = self.expected_fitting()
         counts = {**self.read_first(), **self.fit()}
-        units = self.units(np.arange(len(self.statistics.rank)))
+        units = self.units(self.every())
         memory = self.decided("memory", lambda: target_memory(self.folds[0].context.device))
         scorer = Scorer(self.folds, units, memory=memory, compiled=self.compiled)
         self.say_size(scorer, len(columns))
@@ -92,11 +94,31 @@ class InfluenceRunner:
         if scored < len(units.order):
             units = self.units(by_bm25_rank(self.statistics)[:scored])
         shards = Shards(units, self.folder / "shards")
-        shards.score(scorer, ShardStatistics(self.config, calibration, class_shares(columns, labels)), self.store_time)
+        cluster = cluster_for(self.run, self.folder)
+        if cluster is None:
+            statistics = ShardStatistics(self.config, calibration, class_shares(columns, labels))
+            shards.score(scorer, statistics, self.store_time)
+        else:
+            score_shards(self.context, shards, cluster, memory=memory, compiled=self.compiled)
         tokens = int(units.tokens.sum())
         counts |= {"candidates": len(self.statistics.rank), "scored": scored, "scored_tokens": tokens}
         counts |= {"scoring_flops": tokens * scorer.flops_per_token, **scorer.record()}
         return Scored(shards, columns, labels, counts)
+
+    def prepared(
+        self, candidates: int, memory: int, *, shard_size: int, compiled: bool
+    ) -> tuple[Shards, Scorer, ShardStatistics]:
+        """Return what scores the best-ranked candidates, in a process that did not fit and calibrate the models."""
+        columns = columns_of([fold.task for fold in self.folds], self.config.target_batch)
+        labels = labels_with_targets(columns, class_names(self.task))
+        scorer = Scorer(self.folds, self.units(self.every()), memory=memory, compiled=compiled)
+        best = self.every() if candidates == len(self.every()) else by_bm25_rank(self.statistics)[:candidates]
+        statistics = ShardStatistics(self.config, self.read_calibration()[0], class_shares(columns, labels))
+        return Shards(self.units(best), self.folder / "shards", shard_size), scorer, statistics
+
+    def every(self) -> Order:
+        """Return the indices of all candidates."""
+        return np.arange(len(self.statistics.rank))
 
     @property
     def task(self) -> Task:
@@ -235,10 +257,14 @@ class InfluenceRunner:
             _check_distinct_scores(measured, units.count)
             with atomic_file(path) as aside, open(aside, "wb") as file:
                 np.savez(file, mean=measured.mean, deviation=measured.deviation, seconds=seconds)
-        with np.load(path) as file:
-            calibration, seconds = Calibration(file["mean"], file["deviation"]), float(file["seconds"])
+        calibration, seconds = self.read_calibration()
         in_seconds = self.allowed is None or self.allowed.in_seconds
         return calibration, seconds if in_seconds else scorer.flops_per_token * units.tokens.sum() / len(units.order)
+
+    def read_calibration(self) -> tuple[Calibration, float]:
+        """Return the stored calibration, and the seconds of a candidate."""
+        with np.load(self.folder / _CALIBRATION) as file:
+            return Calibration(file["mean"], file["deviation"]), float(file["seconds"])
 
     def allowed_candidates(self, fitted: float, each: float) -> int:
         """Return how many candidates are scored: all, or the best-ranked that the allowance covers."""

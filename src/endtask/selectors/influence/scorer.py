@@ -207,25 +207,39 @@ class ShardStatistics:
 class Shards:
     """Divides the units into shards of equal size, with a file for each finished shard: a killed run loses one."""
 
-    def __init__(self, units: CandidateUnits, folder: Path) -> None:
+    def __init__(self, units: CandidateUnits, folder: Path, size: int | None = None) -> None:
         self.units, self._folder = units, folder
-        self.size = max(_FEWEST_UNITS, -(-units.count // _MOST_SHARDS))
+        self.size = max(_FEWEST_UNITS, -(-units.count // _MOST_SHARDS)) if size is None else size
         self.count = -(-units.count // self.size)
         folder.mkdir(parents=True, exist_ok=True)
 
     def score(self, scorer: Scorer, statistics: ShardStatistics, on_shard: Callable[[], None] = lambda: None) -> None:
         """Score the shards that have no file."""
-        missing = [number for number in range(self.count) if not self._path(number).exists()]
-        done = self.units.count - sum(len(self._units(number)) for number in missing)
+        missing = self.missing()
+        done = self.units.count - sum(map(self.units_in, missing))
         with bar("influence", self.units.count, done=done) as advance:
             for number in missing:
-                scores = score_units(scorer, self.units, self._units(number), advance)
-                if not bool(torch.isfinite(scores).all()):
-                    raise TrainingError("influence: scores are not finite", hint="lower select.learning_rate")
-                arrays = statistics.compute(scores, number * self.size)
-                with atomic_file(self._path(number)) as aside, open(aside, "wb") as file:
-                    np.savez(file, **arrays)  # type: ignore[arg-type]
+                self.score_shard(number, scorer, statistics, advance)
                 on_shard()
+
+    def missing(self) -> list[int]:
+        """Return the numbers of the shards that have no file."""
+        return [number for number in range(self.count) if not self._path(number).exists()]
+
+    def units_in(self, number: int) -> int:
+        """Return how many units a shard has."""
+        return len(self._units(number))
+
+    def score_shard(
+        self, number: int, scorer: Scorer, statistics: ShardStatistics, advance: Callable[[int], None]
+    ) -> None:
+        """Score a shard, and write its file."""
+        scores = score_units(scorer, self.units, self._units(number), advance)
+        if not bool(torch.isfinite(scores).all()):
+            raise TrainingError("influence: scores are not finite", hint="lower select.learning_rate")
+        arrays = statistics.compute(scores, number * self.size)
+        with atomic_file(self._path(number)) as aside, open(aside, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
 
     def read(self) -> Iterator[Arrays]:
         """Yield the statistics of all shards, in order."""
