@@ -18,7 +18,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) 
 UNIT_TESTS := tests/config tests/corpus tests/evaluation tests/io tests/task tests/tokenization tests/weighting tests/test_words.py \
 	tests/test_imports_one_way.py
 
-.PHONY: demo quick test fuzz check oldest format docs locks audit clean
+.PHONY: demo quick test fuzz check oldest format docs site locks audit clean
 .DEFAULT_GOAL := test
 
 # An environment with the development tools can run the demo too.
@@ -53,6 +53,7 @@ format: $(DEV_STAMP)
 
 docs: $(DEV_STAMP)
 	$(BIN)/python docs/make_settings_page.py
+	$(BIN)/python docs/make_commands_page.py
 	$(BIN)/python docs/make_results.py
 
 # Hashes of every package of constraints.txt, for all systems: requirements/cpu.txt leaves out PyTorch and CUDA, which CPU
@@ -73,8 +74,12 @@ audit: $(AUDIT_STAMP)
 	$(BIN)/cyclonedx-py requirements requirements/all.txt --pyproject pyproject.toml --output-reproducible -o sbom.json
 	$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements/all.txt
 
+# The documentation site in site/; any broken link or heading is an error. tests/docs/test_site.py does the same.
+site: $(DEV_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf site .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks studies docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(DEV_STAMP): pyproject.toml constraints.txt | .venv/pyvenv.cfg

@@ -1,6 +1,6 @@
 """Scores and training cost of the papers' models, for the chart of a comparison on one of their tasks.
 
-TLM: Yao et al. (2022), Table 2; ISS: Wang et al. (2023), Table 3. FLOPs are those of pre-training as the papers count
+TLM: Yao et al. (2021), Table 2; ISS: Wang et al. (2023), Table 3. FLOPs are those of pre-training as the papers count
 them, 6 x parameters x tokens. BERT and RoBERTa are the baselines of these tables.
 """
 
