@@ -17,6 +17,8 @@ PROCESS_LOG = ".process.log"
 MOST_RUNNING = 4
 """Processes that the page starts at once; each takes all cores it can get."""
 _TAIL = 65_536
+_STOPPED = (-signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGINT)
+"""Exit codes of a run that was asked to stop."""
 
 
 class Jobs:
@@ -59,13 +61,14 @@ class Jobs:
             raise HTTPException(409, f"process {number} belongs to another user") from None
 
     def problem(self, folder: Path) -> str | None:
-        """Return the last line that the run's process printed if it ended with an error; None otherwise."""
+        """Return the last line that the run's process printed if it ended with an error, not by a signal."""
         process = self._processes.get(folder)
         code = process.poll() if process is not None else None
         lines = [line for line in tail(folder / PROCESS_LOG) if line.strip()]
-        if self.is_alive(folder) or not lines:
+        if self.is_alive(folder) or not lines or (code or 0) in _STOPPED:
             return None
-        return lines[-1] if code or (process is None and "error" in lines[-1]) else None
+        is_error = lines[-1].startswith("endtask: ") and not lines[-1].startswith("endtask: stopped")
+        return lines[-1] if code or (process is None and is_error) else None
 
 
 def _holder(folder: Path) -> int | None:
