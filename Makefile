@@ -18,7 +18,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) 
 UNIT_TESTS := tests/config tests/corpus tests/evaluation tests/io tests/task tests/tokenization tests/weighting tests/test_words.py \
 	tests/test_imports_one_way.py
 
-.PHONY: demo quick test fuzz check oldest format docs site locks audit clean
+.PHONY: demo quick test test-browser fuzz check oldest format docs site locks audit clean
 .DEFAULT_GOAL := test
 
 # An environment with the development tools can run the demo too.
@@ -31,6 +31,17 @@ quick: check
 
 test: check
 	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules --durations=10 tests src
+	$(MAKE) --no-print-directory test-browser
+
+# The pages of `endtask serve` in chromium, with screenshots in build/screenshots. Installs playwright, and chromium where
+# this user may (as root on Debian); what cannot be installed makes the tests skip and say so.
+test-browser: $(DEV_STAMP)
+	@$(BIN)/python -c 'import axe_playwright_python, playwright' 2>/dev/null || $(INSTALL) '.[browser]' || true
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+		{ test "$$(id -u)" = 0 && command -v apt-get >/dev/null && timeout 300 sh -c \
+		'apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends chromium' >/dev/null; } \
+		|| echo 'chromium is not installed: install it to run the browser tests' >&2
+	$(BIN)/python -m pytest -m browser tests/browser
 
 # The property tests alone, with new random examples and many of them; `make test` draws the same few every time.
 fuzz: $(DEV_STAMP)

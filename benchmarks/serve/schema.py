@@ -22,7 +22,8 @@ Row = dict[str, Any]
 def schema_cases(server: Server, cases: int = CASES) -> Row:
     """Return how many random requests were sent and how many were answered with a status of 500 or more, or not."""
     schema = schemathesis.openapi.from_url(f"{server.address}/api/openapi.json")
-    operations = [result.ok() for result in schema.get_all_operations()]
+    found: list[Any] = list(schema.get_all_operations())
+    operations = [result.ok() for result in found]
     each = -(-cases // len(operations))
     statuses: Counter[str] = Counter()
     failed: list[str] = []
