@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.demo import demo_picture, demo_table  # noqa: E402
 from benchmarks.few_shot import few_shot_table  # noqa: E402
+from benchmarks.friendly.page import friendly_table  # noqa: E402
 from benchmarks.results_file import Results, read_results  # noqa: E402
 from benchmarks.retrieval.page import retrieval_picture, retrieval_table  # noqa: E402
 from benchmarks.robustness.page import robustness_table  # noqa: E402
@@ -38,6 +39,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "selection": ("selection", selection_table),
     "weighting": ("weighting", weighting_table),
     "few_examples": ("few_examples", few_shot_table),
+    "friendly": ("friendly", friendly_table),
     "digits": ("digits", digits_table),
     "influence": ("influence", influence_tables),
     "tartan": ("tartan", tartan_tables),
