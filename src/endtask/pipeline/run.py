@@ -82,6 +82,10 @@ class RunResult:
         """The mean test score over the fine-tuning seeds; None before evaluation."""
         return self.stages["evaluate"]["mean"] if "evaluate" in self.stages else None
 
+    def __repr__(self) -> str:
+        score = "" if self.score is None else f", score={self.score:.3f}"
+        return f"RunResult({str(self.folder)!r}{score}, stages={list(self.stages)})"
+
 
 def run(
     settings: Settings | Mapping[str, Any] | str | Path,
