@@ -1,7 +1,7 @@
 """Attack endtask for a while and record what failed: python -m benchmarks.robustness PART --seconds 600 --seed 1.
 
 .venv/bin/python -m benchmarks.robustness kills --seconds 600           # appends to benchmarks/results/robustness.json
-.venv/bin/python -m benchmarks.robustness damage --seconds 60 --results /tmp/dry
+.venv/bin/python -m benchmarks.robustness damages --seconds 60 --results /tmp/dry
 """
 
 from __future__ import annotations

@@ -87,7 +87,12 @@ _FAMILIES: dict[str, Tree] = {
     "classifier": toy(select={"name": "classifier", "budget": "50%"}),
     "fusion": toy(select={"name": "fusion", "selectors": ["best_rank", "dsir"], "budget": "50%"}),
     "influence": toy(select={"name": "influence", **_SMALL_SCORER}),
-    "replaced": toy(pretrain__objectives={"found": {"kind": "replaced", "texts": "selection"}}),
+    "replaced": toy(
+        pretrain__objectives={
+            "corpus": {"kind": "replaced", "texts": "selection"},
+            "task": {"kind": "replaced", "texts": "task"},
+        }
+    ),
     "rates": toy(finetune__learning_rate=[1e-3, 1e-2]),
 }
 _AGAIN = ("run", RUN, "--quiet")

@@ -136,6 +136,21 @@ def test_refused_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["run", "there.csv"]
 
 
+@pytest.mark.parametrize("name", ["s.jsonl", "s.jsonl.zst", "s.csv.gz", "s.parquet"])
+def test_a_command_that_was_killed_at_its_end_can_be_repeated(tmp_path: Path, name: str) -> None:
+    write_run(tmp_path / "run", PASSAGES)
+    target, left = tmp_path / name, tmp_path / f".{name}.999999999.tmp"
+    left.write_text("half")
+    counts = export_selection(tmp_path / "run", target)
+    assert not left.exists()
+    before = target.stat()
+    assert export_selection(tmp_path / "run", target) == counts
+    assert target.stat() == before
+    target.write_bytes(target.read_bytes()[:-20])
+    with pytest.raises(InputError, match="the file exists"):
+        export_selection(tmp_path / "run", target)
+
+
 def test_no_run_and_no_selection_yet(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no run here"):
         export_selection(tmp_path / "absent", tmp_path / "s.csv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import json
 import os
 import re
@@ -39,6 +40,24 @@ def remove_leftovers(folder: Path) -> None:
                 shutil.rmtree(temporary)
             else:
                 temporary.unlink(missing_ok=True)  # may be deleted already, with its folder
+
+
+def remove_leftovers_of(path: Path) -> None:
+    """Delete the temporary files of killed processes that were writing this file; those of living ones stay."""
+    for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        process = temporary.name.removesuffix(".tmp").rpartition(".")[2]
+        if process.isdecimal() and not _is_alive(int(process)):
+            temporary.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # of another user
+        return True
+    return True
 
 
 def remove_folder(folder: Path) -> None:

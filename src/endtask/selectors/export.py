@@ -6,11 +6,15 @@ import json
 import shutil
 from collections.abc import Callable, Iterable
 from functools import partial
+from io import RawIOBase
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
+
+import xxhash
 
 from endtask.errors import InputError, did_you_mean
-from endtask.io.compression import COMPRESSIONS, atomic_compressed_file, bare_suffix
+from endtask.io.atomic import remove_leftovers_of
+from endtask.io.compression import COMPRESSIONS, READ_FAILURES, atomic_compressed_file, bare_suffix, open_bytes
 from endtask.io.run_layout import SELECTION, SETTINGS_FILE
 from endtask.io.selection_table import read_batches, read_statistics
 from endtask.io.spreadsheets import escaped
@@ -21,20 +25,50 @@ from endtask.io.stage_folder import left_out
 def export_selection(run: Path, target: Path, *, raw_cells: bool = False) -> dict[str, Any]:
     """Write the selection of a run to a new file, whose suffix decides the format, and return counts.
 
-    In CSV, `raw_cells` leaves cells that spreadsheets take for formulas as they are.
+    In CSV, `raw_cells` leaves cells that spreadsheets take for formulas as they are. A file that has this selection
+    already is left as it is: a command that was killed at its very end can be repeated.
     """
     write = _writer(target)
     if raw_cells and write is _write_csv:
         write = partial(_write_csv, raw_cells=True)
     table = _table_of(run)
-    if target.exists() or target.is_symlink():
+    exists = target.exists() or target.is_symlink()
+    if exists and not _has_selection(target, table, write):
         raise InputError("the file exists and was left as it is", path=target, hint="choose another name")
     if not target.parent.is_dir():
         raise InputError("no such folder", path=target.parent)
     sizes = read_statistics(table).bytes
-    with atomic_compressed_file(target) as stream:
-        write(table, stream)
+    if not exists:
+        remove_leftovers_of(target)
+        with atomic_compressed_file(target) as stream:
+            write(table, stream)
     return {"file": str(target), "passages": len(sizes), "bytes": int(sizes.sum())}
+
+
+class _Digest(RawIOBase):
+    """A stream that only computes the digest of what is written to it."""
+
+    def __init__(self) -> None:
+        self.state = xxhash.xxh3_128()
+
+    def write(self, data: Any) -> int:
+        """Add bytes to the digest."""
+        self.state.update(data)
+        return len(data)
+
+
+def _has_selection(target: Path, table: Path, write: Callable[[Path, IO[bytes]], None]) -> bool:
+    """Return whether a file has what would be written to it."""
+    if not target.is_file():
+        return False
+    expected, found = _Digest(), _Digest()
+    write(table, cast(IO[bytes], expected))
+    try:
+        with open_bytes(target) as stream:
+            shutil.copyfileobj(stream, found, 1 << 20)
+    except (InputError, *READ_FAILURES):
+        return False
+    return expected.state.digest() == found.state.digest()
 
 
 def _writer(target: Path) -> Callable[[Path, IO[bytes]], None]:
