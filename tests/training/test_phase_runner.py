@@ -458,7 +458,10 @@ def test_after_too_many_in_a_row_training_goes_back_with_half_the_rate(
     trouble = Trouble(phase, lambda call: 8 <= call < 11)  # steps 8, 9 and 10, the first time
     state = go(phase, tmp_path, callback=None, max_skipped_steps=3)
     assert trouble.calls == 10 + 6  # back to step 6
-    assert "test: the loss is no longer finite; back to step 6 with half the learning rate" in capsys.readouterr().err
+    assert (
+        "test: the loss is no longer finite from step 8 on; back to step 6 with half the learning rate"
+        in capsys.readouterr().err
+    )
     assert rates(tmp_path) == pytest.approx([0.01] * 6 + [0.005] * 6)
     assert state.pop("objectives")["sum"] == {"steps": 12, "tokens": 48, "matmul_flops": 4800.0}
     assert state == {"steps": 12, "tokens": 96, "padded_tokens": 96, "matmul_flops": 9600.0, "rate_halvings": 1}
@@ -497,8 +500,9 @@ def test_trouble_that_lasts_ends_in_one_line(tmp_path: Path) -> None:
         go(phase, tmp_path, callback=None, max_skipped_steps=3)
     assert isinstance(raised.value, InputError)
     assert str(raised.value) == (
-        "test: the loss was not finite 3 steps in a row, and again 3 times after going back with half the rate "
-        "(lower the learning_rate of this stage, or lengthen its warm-up)"
+        "test: from step 4 on the loss was not finite 3 steps in a row, and again 3 times after going back with half "
+        "the rate; that step's batch: number 3 of sum; number 3 of first (lower learning_rate, now 0.01, or raise "
+        "warmup_steps; if the same batch fails at any rate, look at its texts)"
     )
     assert trouble.calls == 7 + 3 * 3  # back to step 3 each time
     assert kept_step(tmp_path) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -13,7 +14,9 @@ from endtask.config import Settings
 from endtask.encoders.attention import choose_backend
 from endtask.encoders.device_context import DeviceContext, allow_shapes, compiles, device_named, own_device
 from endtask.encoders.network import Network
-from endtask.errors import TrainingError
+from endtask.errors import InputError, TrainingError
+from endtask.io.stage_folder import StageFolder
+from endtask.progress import warn
 
 _COMPILED_FROM = 30e6
 """Tokens from which training saves the quarter minute that compiling takes (benchmarks/results/replay.json)."""
@@ -32,6 +35,31 @@ def choose_device(settings: Settings) -> torch.device:
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     return device_named(settings.device)
+
+
+ANY_THREADS = "ENDTASK_ANY_THREADS"
+"""The environment variable that lets a stage go on with another number of threads."""
+
+
+def check_threads(stage: StageFolder, device: torch.device) -> None:
+    """Raise `InputError` if a resumed stage would train with another number of CPU threads: the last bits would differ.
+
+    Call it once the stage has its plan.
+    """
+    if device.type != "cpu":
+        return
+    count = torch.get_num_threads()
+    before = stage.plan.get("threads", count)
+    if before != count and not os.environ.get(ANY_THREADS):
+        raise InputError(
+            f"began with {before} CPU threads and would go on with {count}, so that its results would differ in their "
+            "last bits from those of an uninterrupted run",
+            path=stage.partial,
+            hint=f"OMP_NUM_THREADS={before} in the environment goes on as it began; {ANY_THREADS}=1 accepts other bits",
+        )
+    if before != count:
+        warn(f"{stage.name}: goes on with {count} CPU threads instead of {before}; the last bits may differ")
+    stage.set_plan(threads=count)
 
 
 def move(network: Network, settings: Settings, context: DeviceContext, *, tokens: float = math.inf) -> Network:

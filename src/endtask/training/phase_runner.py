@@ -12,7 +12,6 @@ from typing import Any
 from torch import Tensor
 
 from endtask.config import Settings
-from endtask.errors import TrainingError
 from endtask.io.signals import deferred_signals, requested_signal, stop
 from endtask.io.stage_folder import StageFolder
 from endtask.processes import Processes, current_processes
@@ -20,6 +19,7 @@ from endtask.progress import bar, say
 from endtask.training.checkpoint import Checkpoints
 from endtask.training.device import explain_out_of_memory
 from endtask.training.distributed import gathered
+from endtask.training.diverged import LossDiverged, diverged_error
 from endtask.training.loggers import Trackers, open_trackers
 from endtask.training.loop import StepRecord, build_optimizer, train
 from endtask.training.metrics_file import MetricsFile
@@ -126,10 +126,6 @@ def run_stage_phase(
         )
 
 
-class _LossDiverged(Exception):
-    """Too many steps in a row had no finite gradient."""
-
-
 @dataclass
 class _Trainer:
     phase: Phase
@@ -162,29 +158,28 @@ class _Trainer:
             try:
                 with deferred_signals():
                     self._train(start, state)
-            except _LossDiverged:
-                self._roll_back()
+            except LossDiverged as error:
+                self._roll_back(error.step)
                 continue
             if skipped := state.get(_SKIPPED):
                 say(f"{self.label}: {skipped} of {state['steps']} steps had no finite loss and were skipped")
             return state
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, step: int) -> None:
         """Halve the learning rate in the last checkpoint; a run that is killed now resumes with the halved rate."""
         stored = self.checkpoints.load(is_planned=True)
         assert stored is not None
         start, state = stored
         state["rate_halvings"] = state.get("rate_halvings", 0) + 1
         if state["rate_halvings"] > _MAX_ROLLBACKS:
-            raise TrainingError(
-                f"{self.label}: the loss was not finite {self.max_skipped_steps} steps in a row, and again "
-                f"{_MAX_ROLLBACKS} times after going back with half the rate",
-                hint="lower the learning_rate of this stage, or lengthen its warm-up",
-            )
+            raise diverged_error(self.phase, self.label, step, self.max_skipped_steps, _MAX_ROLLBACKS)
         self.optimizer.scale_rate(_RATE_FACTOR)
         self.optimizer.skipped_in_a_row.zero_()
         self.checkpoints.save(start, state)
-        say(f"{self.label}: the loss is no longer finite; back to step {start} with half the learning rate")
+        say(
+            f"{self.label}: the loss is no longer finite from step {step} on; "
+            f"back to step {start} with half the learning rate"
+        )
 
     def _train(self, start: int, state: TrainState) -> None:
         """Train from step `start` to the end of the phase, and update the state."""
@@ -284,13 +279,13 @@ class _Trainer:
     def _is_stable(self, step: int) -> bool:
         """Whether to score and save the weights: not while steps are skipped.
 
-        A single skipped last step may be the fault of its batch; raise `_LossDiverged` if the step before was skipped
+        A single skipped last step may be the fault of its batch; raise `LossDiverged` if the step before was skipped
         too.
         """
         in_a_row = int(self.optimizer.skipped_in_a_row)
         is_last = step == self.phase.steps
         if is_last and in_a_row > 1:
-            raise _LossDiverged
+            raise LossDiverged(step - in_a_row + 1)
         return in_a_row == 0 or is_last
 
     def _is_callback_step(self, step: int) -> bool:
@@ -315,9 +310,10 @@ class _Trainer:
         return {_IN_A_ROW: self.optimizer.skipped_in_a_row, _SKIPPED: self.optimizer.skipped_total}
 
     def _without_counts(self, row: dict[str, float], state: TrainState) -> dict[str, float]:
-        """Return the row to log, without counts of zero; raise `_LossDiverged` after too many skipped steps."""
-        if row.pop(_IN_A_ROW) >= self.max_skipped_steps:
-            raise _LossDiverged
+        """Return the row to log, without counts of zero; raise `LossDiverged` after too many skipped steps."""
+        in_a_row = int(row.pop(_IN_A_ROW))
+        if in_a_row >= self.max_skipped_steps:
+            raise LossDiverged(int(row["step"]) - in_a_row + 1)
         if row[_SKIPPED]:
             state[_SKIPPED] = row[_SKIPPED]
             return row

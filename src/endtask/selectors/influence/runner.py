@@ -54,6 +54,7 @@ from endtask.selectors.influence.scoring_model import (
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.tokenizer import load_tokenizer
+from endtask.training.device import check_threads
 
 _WORTH_COMPILING = 1e16
 """Scoring is compiled from so many FLOPs on: they take a large GPU about as long as compilation, half a minute."""
@@ -84,6 +85,8 @@ class InfluenceRunner:
         labels = labels_with_targets(columns, class_names(self.task))
         self.check(labels)
         fitted = self.expected_fitting()
+        if self.context.stage is not None:
+            check_threads(self.context.stage, self.folds[0].context.device)
         counts = {**self.read_first(), **self.fit()}
         units = self.units(self.every())
         memory = self.decided("memory", lambda: target_memory(self.folds[0].context.device))
