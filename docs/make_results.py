@@ -19,6 +19,7 @@ from benchmarks.friendly.page import friendly_table  # noqa: E402
 from benchmarks.results_file import Results, read_results  # noqa: E402
 from benchmarks.retrieval.page import retrieval_picture, retrieval_table  # noqa: E402
 from benchmarks.robustness.page import robustness_table  # noqa: E402
+from benchmarks.scale.page import limits_table, scale_table, simulated_table  # noqa: E402
 from benchmarks.selection.page import selection_table  # noqa: E402
 from benchmarks.training.page import replay_table, training_picture, training_table  # noqa: E402
 from benchmarks.weighting.page import weighting_table  # noqa: E402
@@ -38,6 +39,9 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "robustness": ("robustness", robustness_table),
     "selection": ("selection", selection_table),
     "weighting": ("weighting", weighting_table),
+    "scale": ("scale", scale_table),
+    "scale_simulated": ("scale", simulated_table),
+    "scale_limits": ("scale", limits_table),
     "few_examples": ("few_examples", few_shot_table),
     "friendly": ("friendly", friendly_table),
     "digits": ("digits", digits_table),

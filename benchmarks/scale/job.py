@@ -77,6 +77,7 @@ def _executor(job: Job) -> Executor:
         from endtask.executors.processes import LocalExecutor
 
         return LocalExecutor(job.processes)
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  # that of plain processes
     from ray.cluster_utils import Cluster
 
     from endtask.executors.ray_cluster import RayExecutor

@@ -80,7 +80,8 @@ def scale_table(results: Results) -> str:
         )
     first, ray = next(iter(plain.values())), size(next(iter(measured_retrievals(rows, RAY).values())).size.text_bytes)
     where = f"{results.machine.cores} cores ({results.machine.cpu}), {results.date}"
-    how = f"Generated text, {first.size.queries:,.0f} queries, K = {first.size.top_k}; one run each"
+    trial = "**A trial with small corpora, not a measurement.** " if "--gigabyte" in results.command else ""
+    how = f"{trial}Generated text, {first.size.queries:,.0f} queries, K = {first.size.top_k}; one run each"
     facts = [
         f"- {summary['retrieval_mb_per_core_second']} MB of text for each core and second, from start to end at the largest size.",
         f"- Ray on one machine of the same cores against plain processes, {ray} in 20 shards: "

@@ -44,6 +44,7 @@ def cluster() -> Iterator[Any]:
     repository = str(Path(__file__).resolve().parents[2])
     patch = pytest.MonkeyPatch()
     patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    patch.setenv("RAY_worker_niceness", "0")  # else other tests starve the workers
     patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [repository, os.environ.get("PYTHONPATH")])))
 
     memory = {"num_cpus": 1, "object_store_memory": 80_000_000}
@@ -267,6 +268,34 @@ def test_packing_by_tasks_that_may_die_writes_the_same_files(
     assert packed == plain
     assert (tmp_path / "killed").exists()
     assert wrapped.jobs == 5
+
+
+def test_trials_are_spread_over_actors_and_a_lost_one_is_repeated_by_the_next_call(
+    cluster: Any, ray_executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from endtask.config import resolve
+    from endtask.experiments.ray_workers import on_cluster
+    from endtask.experiments.scheduler import Job as Trial
+    from endtask.experiments.scheduler import JobEnd, run_jobs
+    from tests.executors.kill_once import write_or_die
+
+    monkeypatch.chdir(tmp_path)
+    devices, start_worker = on_cluster(["cluster"], resolve({"cluster": {"address": cluster.address}}), tmp_path)
+    assert devices == ["machine 1 of the cluster", "machine 2 of the cluster"]
+    ends: dict[str, JobEnd] = {}
+
+    def run(names: Sequence[str]) -> None:
+        trials = [Trial(name, write_or_die, (name, "killed"), Path(f"{name}.log")) for name in names]
+        after = lambda job, end: ends.update({job.key: end})  # noqa: E731
+        run_jobs(trials, devices, before=lambda *_: None, after=after, start_worker=start_worker)
+
+    with pytest.raises(InputError, match="1 run stopped; the same command tries again"):
+        run(["a", "b", "c"])
+    lost = [name for name, end in ends.items() if end.status == "stopped"]
+    assert [name for name in "abc" if not Path(name).exists()] == lost
+    assert len(lost) == 1
+    run(lost)
+    assert {end.status for end in ends.values()} == {"finished"}
 
 
 def test_relative_paths_are_those_of_the_driver(

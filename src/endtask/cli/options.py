@@ -56,7 +56,9 @@ StudyTasksOption = Annotated[
 DevicesOption = Annotated[
     str | None,
     typer.Option(
-        "--devices", metavar="0,1,...", help="Spread the runs over these GPUs; a repeated GPU runs two at a time."
+        "--devices",
+        metavar="0,1,...",
+        help="Spread the runs over these GPUs; a repeated GPU runs two at a time; cluster: those of Ray (compare).",
     ),
 ]
 StartOption = Annotated[str | None, typer.Option("--from", metavar="STAGE", help="Redo this stage and all after it.")]

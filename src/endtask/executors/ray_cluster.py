@@ -40,7 +40,7 @@ class RayExecutor(Executor):
         self._ray = _connect(address)
         nodes = [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
         self._nodes = {node["NodeID"]: int(node["Resources"]["CPU"]) for node in nodes}
-        self._gpus = int(sum(node["Resources"].get("GPU", 0) for node in nodes))
+        self.gpus = int(sum(node["Resources"].get("GPU", 0) for node in nodes))
         if not self._nodes:
             raise InputError("no machine of the cluster has CPUs", key="cluster.address")
         self.workers = sum(self._nodes.values())
@@ -114,8 +114,8 @@ class RayExecutor(Executor):
 
     def _actors(self, module: str, jobs: int) -> tuple[Callable[[str], Any], int]:
         """Return a function that submits a job to the next of several actors, and their number."""
-        slots = max(1, min(jobs, self._gpus or self.machines))
-        needs = {"num_gpus": 1, "num_cpus": 1} if self._gpus else {"num_cpus": self.cores_each}
+        slots = max(1, min(jobs, self.gpus or self.machines))
+        needs = {"num_gpus": 1, "num_cpus": 1} if self.gpus else {"num_cpus": self.cores_each}
         actor = self._ray.remote(max_restarts=_RETRIES, max_task_retries=_RETRIES, **needs)(JobActor)
         actors = [actor.remote() for _ in range(slots)]
         numbers, here = count(), os.getcwd()

@@ -12,6 +12,7 @@ from endtask.config.overrides import with_values
 from endtask.errors import InputError, TrainingError, did_you_mean
 from endtask.experiments.compare_report import write_comparison_page
 from endtask.experiments.comparison import ComparisonResult, read_results, write_results
+from endtask.experiments.ray_workers import CLUSTER, on_cluster
 from endtask.experiments.record import Record, check_spec, read_record, record_file
 from endtask.experiments.scheduler import (
     LOG,
@@ -57,7 +58,8 @@ def compare(
     """Run or resume a comparison in the folder `settings.output_dir` and return its tables.
 
     Every variant and pre-training seed is a run in `variants/NAME/seed-N`. `until` is the last stage of all runs.
-    `devices` are numbers of GPUs that trials are spread over; a GPU that is listed twice runs two trials at a time.
+    `devices` are numbers of GPUs that trials are spread over; a GPU that is listed twice runs two trials at a time;
+    `cluster` stands for the GPUs or machines of the Ray cluster of `cluster.address`.
     Without devices trials run one after the other in this process. `presets` has the same settings with other presets,
     for variants with a preset. `sources` are folders of other runs whose finished stages may be reused. `where` is
     the origin of the study in messages. `results` is a file that is written again after every trial, so that a stopped
@@ -68,7 +70,10 @@ def compare(
     settings, presets = _with_shared_tokenizer(settings, study, presets or {}, folder, where)
     plan = make_plan(settings, study, where, presets)
     last = _last_stage(until, study)
-    check_devices(devices, settings.device)
+    if CLUSTER in devices:
+        devices, start_worker = on_cluster(devices, settings, folder)
+    else:
+        check_devices(devices, settings.device)
     warn_about_shared_devices(devices, (variant.settings.budget for variant in plan.variants))
     runs = TrialRuns(plan, folder, sources)
     runs.check(last)
@@ -263,7 +268,7 @@ class TrainTrials:
         run_jobs(jobs, devices, before=self._before, after=self._after, done=done, start_worker=start_worker)
 
     def _before(self, job: Job, device: str) -> None:
-        self._announce(self._trials[job.key], f", on GPU {device}")
+        self._announce(self._trials[job.key], f", on {f'GPU {device}' if device.isdecimal() else device}")
         self._runs.reuse(self._trials[job.key])
 
     def _after(self, job: Job, end: JobEnd) -> None:
