@@ -38,8 +38,7 @@ class Batcher:
         self._queue: deque[_Waiting] = deque()
         self._most_waiting = most_waiting
         self._runner: asyncio.Task[None] | None = None
-        self.explaining = asyncio.Lock()
-        self.known: Any = None  # what `explaining.py` knows about the training texts, under the lock
+        self.known: asyncio.Task[Any] | None = None  # what `explaining.py` knows about the training texts
 
     async def predict(self, texts: Sequence[Text], *, seconds: float = ANSWER_SECONDS) -> list[Answer]:
         """Return the predictions for the texts of a request; 503 if too many wait or the answer takes too long."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
 
 from endtask.errors import InputError
 from endtask.records import Example
@@ -36,6 +37,7 @@ from endtask.web.site import RunHere, SiteHere
 router = APIRouter(prefix="/api", tags=["predict"], responses=PROBLEMS)
 MOST_TEXTS = 5_000
 """Training texts that a text is compared with; of more, as many spread evenly."""
+READING_SECONDS = 30.0
 _CHARACTERS = 400
 
 
@@ -87,10 +89,7 @@ async def explain(run: str, request: ToExplain, folder: RunHere, site: SiteHere)
     text = checked_text(batcher.predictor, 1, request.text)
     if not can_explain(batcher.predictor):
         raise InputError("the training texts behind taggers and ONNX models are not known", path=folder)
-    async with batcher.explaining:
-        if batcher.known is None:
-            batcher.known = await _known_texts(batcher, folder)
-    known: KnownTexts = batcher.known
+    known = await _known_soon(batcher, folder)
     prediction, evidence = await batcher.compute(_evidence, batcher.predictor, known.texts, text, request.top)
     form = batcher.predictor.task_type.form
 
@@ -112,6 +111,17 @@ def _evidence(predictor: Predictor, texts: TrainingTexts, text: Text, top: int) 
     states, logits = last_states(predictor, [text])
     prediction = predictor.predict([text])[0]
     return prediction, texts.evidence(states[0], int(logits[0].argmax()), top)
+
+
+async def _known_soon(batcher: Batcher, folder: Path) -> KnownTexts:
+    """Return what is known about the training texts, which are read once; 503 if that takes long, and it goes on."""
+    if batcher.known is None or (batcher.known.done() and batcher.known.exception() is not None):
+        batcher.known = asyncio.create_task(_known_texts(batcher, folder))
+    try:
+        known: KnownTexts = await asyncio.wait_for(asyncio.shield(batcher.known), READING_SECONDS)
+    except TimeoutError:
+        raise HTTPException(503, "the training texts are still being read: try again", {"retry-after": "5"}) from None
+    return known
 
 
 async def _known_texts(batcher: Batcher, folder: Path) -> KnownTexts:
