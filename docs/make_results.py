@@ -16,11 +16,12 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.demo import demo_picture, demo_table  # noqa: E402
 from benchmarks.few_shot import few_shot_table  # noqa: E402
 from benchmarks.friendly.page import friendly_table  # noqa: E402
-from benchmarks.results_file import Results, read_results  # noqa: E402
+from benchmarks.results_file import RESULTS, Results, read_results  # noqa: E402
 from benchmarks.retrieval.page import retrieval_picture, retrieval_table  # noqa: E402
 from benchmarks.robustness.page import robustness_table  # noqa: E402
 from benchmarks.scale.page import limits_table, scale_table, simulated_table  # noqa: E402
 from benchmarks.selection.page import selection_table  # noqa: E402
+from benchmarks.serve.page import serve_section  # noqa: E402
 from benchmarks.training.page import replay_table, training_picture, training_table  # noqa: E402
 from benchmarks.weighting.page import weighting_table  # noqa: E402
 from examples.digits.results import digits_table  # noqa: E402
@@ -38,6 +39,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "replay": ("replay", replay_table),
     "robustness": ("robustness", robustness_table),
     "selection": ("selection", selection_table),
+    "serve": ("serve", serve_section),
     "weighting": ("weighting", weighting_table),
     "scale": ("scale", scale_table),
     "scale_simulated": ("scale", simulated_table),
@@ -63,6 +65,7 @@ PICTURES: dict[str, Callable[[Results], str]] = {
     "training": training_picture,
     "tartan": tartan_picture,
 }
+NOT_MEASURED = "Not measured yet.\n\n"
 _SECTION = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -77,7 +80,8 @@ def filled(text: str) -> str:
 
     def fill(match: re.Match[str]) -> str:
         file, table = SECTIONS[match[2]]
-        return match[1] + table(read_results(file)) + match[3]
+        measured = (RESULTS / f"{file}.json").exists()
+        return match[1] + (table(read_results(file)) if measured else NOT_MEASURED) + match[3]
 
     return _SECTION.sub(fill, text)
 
