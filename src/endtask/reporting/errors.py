@@ -82,8 +82,9 @@ class LabelCheck:
 def errors_of(run: RunFolder, rows: PredictionRows) -> Errors:
     """Return the wrong rows of the scored split; of numbers all rows, those with the largest error first."""
     groups = error_groups(rows)
-    per_group = rows_per_group([len(members) for members in groups.values()])
-    chosen = {key: members[:per_group] for key, members in groups.items()}
+    largest = dict(list(groups.items())[: MOST_ROWS // _FEWEST_IN_GROUP])
+    per_group = rows_per_group([len(members) for members in largest.values()])
+    chosen = {key: members[:per_group] for key, members in largest.items()}
     found = shown_rows(run, rows, [row for members in chosen.values() for row in members])
     made = [
         ErrorGroup(f"error-{number}", *key, len(groups[key]), tuple(found[row] for row in members))
@@ -96,7 +97,7 @@ def errors_of(run: RunFolder, rows: PredictionRows) -> Errors:
 def rows_per_group(sizes: Sequence[int]) -> int:
     """Return how many rows of each group fit on the page: small groups leave their room to large ones.
 
-    >>> rows_per_group([10, 20]), rows_per_group([90, 500]), rows_per_group([60] * 10), rows_per_group([9] * 1000)
+    >>> rows_per_group([10, 20]), rows_per_group([90, 500]), rows_per_group([60] * 10), rows_per_group([9] * 133)
     (50, 50, 40, 3)
     """
     counts = range(MOST_IN_GROUP, _FEWEST_IN_GROUP, -1)
