@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-SECONDS_TO_END = 240.0
-"""After which a command counts as hanging; the machine may be busy."""
+SECONDS_TO_COMPUTE, SECONDS_TO_END = 120.0, 1800.0
+"""After so many seconds of its own time, or of the clock, a command counts as hanging: the machine may be busy."""
 _POLL = 0.002
 
 
@@ -88,7 +88,7 @@ def _wait(child: int, log: Path, kill_after: float | None, delay: float) -> Ende
         if kill_after is not None and used >= kill_after:
             time.sleep(delay)
             return Ended(_killed(child), _read(log), used)
-        if time.monotonic() - started > SECONDS_TO_END:
+        if used > SECONDS_TO_COMPUTE or time.monotonic() - started > SECONDS_TO_END:
             _killed(child)
             return Ended(None, _read(log), used)
         time.sleep(_POLL)

@@ -24,6 +24,7 @@ HELP = "kill commands of every verb and preset family at random moments, repeat 
 _MOST_KILLS = 4
 _AGAIN = 0.5
 """The chance that a command which was killed is killed again when it is repeated."""
+_EXISTS = "exists and was left as it is"
 _IN_MANIFESTS = ("stage", "fingerprint", "settings", "inputs", "status", "files")
 _NOT_COMPARED = ("run.log", ".lock", ".lock-holder", "log.txt")
 
@@ -110,7 +111,10 @@ class Workshop:
             ended = Ended(-9, "", 0.0)
         if ended.code == -9:
             lost = _problem(self._run(command, words, place))
-        lost = lost or self._difference(command, digests(place))
+        changed = self._difference(command, digests(place))
+        if changed is None and lost is not None and _EXISTS in lost:  # killed after its end: all is there, and stays
+            lost = None
+        lost = lost or changed
         self._clean(place, keep=lost is not None)
         return {"command": command.name, "round": number, "kills": len(moments), "moments": moments, "lost": lost}
 

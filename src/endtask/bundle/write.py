@@ -22,7 +22,7 @@ from endtask.bundle.unpack import bundle_header
 from endtask.config import load_settings
 from endtask.encoders.checkpoint_files import config_file, weight_files
 from endtask.errors import InputError
-from endtask.io.atomic import atomic_file
+from endtask.io.atomic import atomic_file, remove_leftovers_of
 from endtask.io.compression import read_failure
 from endtask.io.run_layout import DOMAIN, SELECTION, SETTINGS_FILE, STAGES
 from endtask.io.stage_files import FILES, LEFT_OUT, MANIFEST, FileRecord, check_stage, read_manifest, sealed
@@ -197,6 +197,7 @@ class Hashes:
 def write_items(file: Path, header: Header, items: Sequence[Item], limit: int) -> dict[str, int]:
     """Write the header and the items' files. Return the compressed bytes of each part, the largest first."""
     by_path = {item.path: item for item in items}
+    remove_leftovers_of(file)
     with atomic_file(file) as temporary, open(temporary, "wb") as target:
         archive = ArchiveWriter(target, str(file))
         content = header.to_bytes()

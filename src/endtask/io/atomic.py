@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,8 @@ def remove_leftovers_of(path: Path) -> None:
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         process = temporary.name.removesuffix(".tmp").rpartition(".")[2]
         if process.isdecimal() and not _is_alive(int(process)):
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # of another user
+                temporary.unlink()
 
 
 def _is_alive(process: int) -> bool:

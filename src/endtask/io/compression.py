@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from endtask.errors import InputError
-from endtask.io.atomic import atomic_file
+from endtask.io.atomic import atomic_file, remove_leftovers_of
 from endtask.io.input_files import ArchiveMember, InputFile, ReadProgress, open_file
 from endtask.io.limits import RATIO
 
@@ -207,6 +207,8 @@ def _truncated(path: InputFile, row: int | None) -> InputError:
 def atomic_compressed_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a stream for writing; `path` appears when the block succeeds, compressed if its suffix says so.
 
+    What a killed process left of the same file is deleted.
+
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with atomic_compressed_file(Path(folder, "note.txt.gz")) as stream:
@@ -214,6 +216,7 @@ def atomic_compressed_file(path: Path) -> Iterator[IO[bytes]]:
     ...     gzip.decompress(Path(folder, "note.txt.gz").read_bytes())
     b'short'
     """
+    remove_leftovers_of(path)
     with atomic_file(path) as aside, open(aside, "wb") as file, _compressor(file, path.suffix.lower()) as stream:
         yield stream
 

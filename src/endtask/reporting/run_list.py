@@ -71,7 +71,7 @@ def run_line(path: Path) -> RunLine:
     try:
         return _read(path)
     except InputError as error:
-        return RunLine(str(path), f"damaged: {error.message}")
+        return RunLine(str(path), f"damaged: {error.message.removeprefix('damaged: ')}")
     except (OSError, KeyError, TypeError, ValueError) as error:
         return RunLine(str(path), f"damaged: {type(error).__name__}: {error}")
 

@@ -13,7 +13,6 @@ from typing import IO, Any, cast
 import xxhash
 
 from endtask.errors import InputError, did_you_mean
-from endtask.io.atomic import remove_leftovers_of
 from endtask.io.compression import COMPRESSIONS, READ_FAILURES, atomic_compressed_file, bare_suffix, open_bytes
 from endtask.io.run_layout import SELECTION, SETTINGS_FILE
 from endtask.io.selection_table import read_batches, read_statistics
@@ -39,7 +38,6 @@ def export_selection(run: Path, target: Path, *, raw_cells: bool = False) -> dic
         raise InputError("no such folder", path=target.parent)
     sizes = read_statistics(table).bytes
     if not exists:
-        remove_leftovers_of(target)
         with atomic_compressed_file(target) as stream:
             write(table, stream)
     return {"file": str(target), "passages": len(sizes), "bytes": int(sizes.sum())}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from endtask.errors import InputError, did_you_mean
-from endtask.io.atomic import atomic_file
+from endtask.io.atomic import atomic_file, remove_leftovers_of
 from endtask.io.compression import COMPRESSIONS, atomic_compressed_file, bare_suffix
 from endtask.io.spreadsheets import escaped
 
@@ -136,6 +136,7 @@ def _parquet_writer(target: Path, raw_cells: bool) -> Iterator[Writer]:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
+    remove_leftovers_of(target)
     with atomic_file(target) as aside, open(aside, "wb") as file:
         writer: Any = None
         columns = _Columns(target)
