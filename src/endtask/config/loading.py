@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from endtask.config.automatic import automatic_preset, choose_checkpoint, leave_automatic
 from endtask.config.messages import explain, holds_named_sections, section_of
 from endtask.config.preset_files import preset_layers
 from endtask.config.root import Settings
@@ -32,25 +33,36 @@ def load_settings(
     path: str | Path | None = None,
     *,
     preset: str | None = None,
-    overrides: Iterable[str] = (),
+    overrides: Sequence[str] = (),
     given: Mapping[str, Any] | None = None,
 ) -> Settings:
     """Return the settings of preset, file, `given` (flags) and `--set` overrides; later ones win.
 
-    The file is YAML or JSON and may itself name a `preset`.
+    The file is YAML or JSON and may itself name a `preset`. Settings without a preset and without an encoder start from
+    `laptop` or `gpu`, by the machine.
 
     >>> load_settings(preset="laptop", overrides=["pretrain.learning_rate=2e-3"]).pretrain.learning_rate
     0.002
     """
     tree = read_tree(path) if path is not None else {}
     named_in_file = tree.pop("preset", None)
-    merged: Tree = {}
-    for layer in preset_layers(preset) if preset else _layers_named_in(path, named_in_file):
-        merge(merged, layer)
-    merge(merged, tree)
-    merge(merged, given or {})
-    overridden = [apply_override(merged, override) for override in overrides]
+    layers = preset_layers(preset) if preset else _layers_named_in(path, named_in_file)
+    own, _ = _merged((tree, given or {}), overrides)
+    automatic = None if layers else automatic_preset(own)
+    layers = preset_layers(automatic) if automatic else layers
+    merged, overridden = _merged((*layers, tree, given or {}), overrides)
+    leave_automatic(merged, own)
+    choose_checkpoint(merged)
     return resolve(merged, where=str(path) if path is not None else None, overridden=overridden)
+
+
+def _merged(layers: Iterable[Mapping[str, Any]], overrides: Iterable[str]) -> tuple[Tree, list[str]]:
+    """Return layers and overrides as one tree, later ones first, and the keys of the overrides."""
+    merged: Tree = {}
+    for layer in layers:
+        merge(merged, layer)
+    overridden = [apply_override(merged, override) for override in overrides]
+    return merged, overridden
 
 
 def _layers_named_in(path: str | Path | None, preset: str | None) -> list[Tree]:
@@ -197,9 +209,9 @@ def apply_override(tree: Tree, override: str) -> str:
     for name, section in zip(names[:-1], sections, strict=True):
         if tree.get(name) is None:
             tree[name] = {}
+        tree[name] = _spelled_out(tree[name], section, named=False)
         if isinstance(tree[name], str) and section is not None and issubclass(section, PartSection):
             tree[name] = {section.part_key: tree[name]}
-        tree[name] = _spelled_out(tree[name], section, named=False)
         if not isinstance(tree[name], dict):
             raise InputError(f"--set {override!r}: {name!r} is a value, not a section")
         parent, tree = tree, tree[name]
@@ -211,8 +223,15 @@ def apply_override(tree: Tree, override: str) -> str:
     if section is not None and issubclass(section, PartSection) and names[-1] == section.part_key:
         _drop_options(parent, names[-2], {names[-1]: value}, section)
         tree = parent[names[-2]]
+    if isinstance(value, str) and isinstance(tree.get(names[-1]), dict):
+        value = {**tree[names[-1]], **spelled} if isinstance(spelled := _spelled(names, value), dict) else value
     tree[names[-1]] = value
     return ".".join(names)
+
+
+def _spelled(names: Sequence[str], value: str) -> Any:
+    """Return a plain word for a section as the keys that it sets; other words unchanged."""
+    return _spelled_out(value, _sections_along(names)[-1], named=False)
 
 
 def _sections_along(names: Sequence[str]) -> list[type[BaseModel] | None]:

@@ -17,6 +17,8 @@ Backend = Literal["varlen", "flex", "padded"]
 """How attention stays inside each text of a batch."""
 
 
+AUTO = "auto"
+"""The checkpoint that `endtask.config.automatic` chooses."""
 SIZES = {
     "tiny": (128, 2, 2),
     "mini": (256, 4, 4),
@@ -70,7 +72,16 @@ class TokenizerSettings(Section):
     spell_capitals: bool = Field(
         False, description="cut capitals that follow each other apart (DNA: d, n, a), for tasks about acronyms"
     )
-    entity_markers: tuple[str, ...] = Field((), description="strings that become single tokens, such as entity markers")
+    entity_markers: tuple[str, ...] | Literal["auto"] = Field(
+        (),
+        description="strings that become single tokens, such as entity markers; auto: those that occur once or "
+        "twice in nearly every train text",
+    )
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """The entity markers; none while `auto` is not resolved for a task."""
+        return () if self.entity_markers == "auto" else self.entity_markers
 
 
 def check_encoder(name: str, *, pooling: str = "auto", attention: str = "auto") -> None:
@@ -98,7 +109,8 @@ class ModelSettings(PartSection):
     path: LocalPath | None = Field(
         None,
         description="start from this checkpoint (a folder, `hf:NAME` or, from an installed package, `package:NAME`), "
-        "which then fixes architecture and sizes",
+        "which then fixes architecture and sizes; auto: endtask-mini on a CPU or for a short "
+        "budget, else random weights",
     )
     size: Size = Field(
         "tiny",
@@ -122,6 +134,11 @@ class ModelSettings(PartSection):
         description="how attention stays inside each text; auto: the fastest on this machine; padded: with bert and "
         "roberta over tables of equally long texts, with dropout of attention weights",
     )
+
+    @classmethod
+    def spelled_out(cls, value: Any) -> Any:
+        """Return `auto` as the checkpoint of that name; other words are architectures."""
+        return {"path": AUTO} if value == AUTO else super().spelled_out(value)
 
     @field_validator("path")
     @classmethod

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from endtask.config.automatic import choose_checkpoint, leave_automatic
 from endtask.config.loading import merge, resolve
 from endtask.config.messages import holds_named_sections, section_of
 from endtask.config.objectives import tlm_objectives
@@ -39,7 +40,9 @@ def with_values(settings: Settings, values: Mapping[str, Any], where: str) -> Se
         if value == {} and _holds_names(parents, last):
             reduce(lambda section, name: section.setdefault(name, {}), parents, tree)[last] = {}
         else:
+            leave_automatic(tree, change)
             merge(tree, change)
+    choose_checkpoint(tree)
     return resolve(tree, where)
 
 

@@ -21,6 +21,7 @@ from endtask.encoders.network import Network, name_labels, name_markers, pooling
 from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
 from endtask.io.parsing import ParseError, parse_json
+from endtask.seeds import derive
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -30,6 +31,11 @@ _FETCH_AGAIN = "copy or download the checkpoint again"
 _NAMES_SHOWN = 3
 # Tables that earlier releases saved, and the pooler, which belongs to the task head here.
 _NOT_ENCODER = ("embeddings.position_ids", "embeddings.token_type_ids", "pooler.")
+# Word vectors, the output matrix tied to them, and its bias, in the encoders' stock models.
+_ROW_PER_TOKEN = (
+    *("word_embeddings.weight", "tok_embeddings.weight", "decoder.weight"),
+    *("decoder.bias", "predictions.bias", "lm_head.bias"),
+)
 Tensors = dict[str, Tensor]
 
 
@@ -78,14 +84,18 @@ def open_checkpoint(path: str) -> Checkpoint:
     return Checkpoint(path, encoder, config)
 
 
-def check_tokenizer(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerFast, *, key: str) -> None:
-    """Raise `InputError` if the checkpoint lacks vectors for tokens; `key` is the setting that names the tokenizer."""
+def check_tokenizer(
+    checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerFast, *, key: str, markers: Sequence[str] = ()
+) -> None:
+    """Raise `InputError` if the checkpoint lacks vectors for tokens other than entity markers, which get new vectors.
+
+    `key` is the setting that names the tokenizer.
+    """
     capacity = checkpoint.config.vocab_size
-    if len(tokenizer) > capacity:
+    others = 1 + max((number for token, number in tokenizer.get_vocab().items() if token not in markers), default=-1)
+    if others > capacity:
         raise InputError(
-            f"the tokenizer has {len(tokenizer)} tokens, the checkpoint {checkpoint.path} vectors for {capacity}",
-            key=key,
-            hint="tokenizer.entity_markers that are no tokens yet count too",
+            f"the tokenizer has {others} tokens, the checkpoint {checkpoint.path} vectors for {capacity}", key=key
         )
     problem = checkpoint.architecture.tokenizer_problem(checkpoint.config, tokenizer)
     if problem is not None:
@@ -100,13 +110,15 @@ def load_network(
     pad_id: int,
     labels: tuple[str, ...],
     seed: int,
+    vocabulary: int = 0,
     tlm_head: bool = False,
     task_type: str = "text",
     markers: tuple[int, ...] = (),
 ) -> Network:
     """Return a network with the checkpoint's encoder, and its masked-LM head if it has one; other heads are random.
 
-    Only dropout and pooling of the settings apply; sizes are the checkpoint's.
+    A `vocabulary` larger than the checkpoint's gets random vectors for the new tokens. Only dropout and pooling of the
+    settings apply; sizes are the checkpoint's.
     """
     architecture, config = checkpoint.architecture, deepcopy(checkpoint.config)
     files = weight_files(checkpoint.path)
@@ -123,9 +135,29 @@ def load_network(
     config.dtype = torch.float32
     name_labels(config, labels, task_type)  # instead of the labels of the checkpoint
     name_markers(config, pooling, markers)
+    grow_vocabulary(tensors, config, vocabulary, seed)
     network = Network(architecture, config, seed, tlm_head=tlm_head, task_type=task_type)
     fill_network(network, tensors, checkpoint.path)
     return network
+
+
+def grow_vocabulary(tensors: Tensors, config: Any, vocabulary: int, seed: int) -> None:
+    """Add vectors for new tokens to a checkpoint's tensors: random ones with the mean and spread of the others.
+
+    All tensors with a row per token grow: the word vectors, the output matrix tied to them and its bias (zeros).
+    """
+    old, new = config.vocab_size, vocabulary - config.vocab_size
+    if new <= 0:
+        return
+    for name, value in tensors.items():
+        if value.shape[:1] != (old,) or not name.endswith(_ROW_PER_TOKEN):
+            continue
+        rows = torch.zeros(new, *value.shape[1:], dtype=value.dtype)
+        if value.dim() == 2:
+            noise = torch.randn(rows.shape, generator=torch.Generator().manual_seed(derive(seed, "new tokens")))
+            rows = (value.float().mean(0) + noise * value.float().std(0)).to(value.dtype)
+        tensors[name] = torch.cat([value, rows])
+    config.vocab_size = vocabulary
 
 
 def _values(file: Path) -> dict[str, Any]:

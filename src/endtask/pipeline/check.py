@@ -28,6 +28,7 @@ from endtask.records import Example
 from endtask.task import Audit, Task, audit
 from endtask.task.leaks import leaks_between
 from endtask.task.task import read_all
+from endtask.tokenization.packing import with_detected_markers
 from endtask.tokenization.special_tokens import likely_markers
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def check(settings: Settings, *, text_bytes: float | None = None) -> CheckResult
     The estimate is for the corpus, or for one of the same kind with `text_bytes`.
     """
     task = read_all(settings)
+    settings = with_detected_markers(settings, task)
     corpus = Corpus.read(settings.corpus) if settings.corpus.sources else None
     preflight(task, settings)
 
@@ -152,7 +154,7 @@ def _objectives_without_selection(settings: Settings) -> list[str]:
 
 def _unnamed_markers(task: Task, settings: Settings) -> tuple[str, ...]:
     markers = () if task.task_type.per_token else likely_markers([example.text for example in task.train])
-    return tuple(marker for marker in markers if marker not in settings.tokenizer.entity_markers)
+    return tuple(marker for marker in markers if marker not in settings.tokenizer.markers)
 
 
 def _check_aligned_files(settings: Settings) -> None:

@@ -33,7 +33,7 @@ def _check_text(task: Task, settings: Settings) -> None:
     from endtask.tokenization.special_tokens import check_markers
 
     check_no_windows_of_pairs(task, settings)
-    check_markers(settings.tokenizer.entity_markers, settings.tokenizer.kind)
+    check_markers(settings.tokenizer.markers, settings.tokenizer.kind)
 
 
 def _check_task_type(task: Task, settings: Settings) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.config import Settings, dump_yaml, load_settings
+from endtask.config.automatic import starting_point
 from endtask.corpus import Corpus
 from endtask.encoders.checkpoint_files import checkpoint_fingerprint
 from endtask.errors import InputError, TrainingError, a_few, did_you_mean
@@ -157,20 +158,25 @@ class Run:
     @property
     def data(self) -> RunData:
         """The data that the stages read."""
-        return RunData(self.task, self.corpus, self.bundled.local_settings(self.settings), self.settings)
+        return RunData(self.task, self.corpus, self.local_settings, self.settings)
+
+    @cached_property
+    def local_settings(self) -> Settings:
+        """The settings with paths of this machine and with the entity markers of the task."""
+        from endtask.tokenization.packing import with_detected_markers
+
+        return with_detected_markers(self.bundled.local_settings(self.settings), self.task)
 
     def check(self, *, trains: bool = True) -> None:
         """Raise the error that a later stage would raise, without reading the corpus or writing anything."""
         has_selection = self.bundled.find("selection", self.settings) is not None
-        local = self.bundled.local_settings(self.settings)
         has_corpus = not self.bundled.why_missing("corpus", self.settings)
-        preflight(self.task, local, has_selection=has_selection, has_corpus=has_corpus, trains=trains)
+        preflight(self.task, self.local_settings, has_selection=has_selection, has_corpus=has_corpus, trains=trains)
 
     def execute(self, *, until: str | None = None, start: str | None = None) -> RunResult:
         """Run the stages up to `until`; skip finished stages before `start`."""
         if not current_processes().is_first:
-            local = self.bundled.local_settings(self.settings)
-            follow(self.folder, RunData(self.task, None, local, self.settings), ALL_STAGES)
+            follow(self.folder, RunData(self.task, None, self.local_settings, self.settings), ALL_STAGES)
             return self.result()
         names = _stages_between(until, start)
         with recorded() as log, self._followers.waiting():
@@ -179,6 +185,7 @@ class Run:
             make_output_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
             with run_lock(self.folder):
                 try:
+                    self._say_start(names)
                     self._run_stages(names, stages, start, log)
                 except Exception as error:
                     message = disk_error(error)
@@ -187,6 +194,15 @@ class Run:
                     hint = "finished stages are safe; once this is fixed, the same command resumes the run"
                     raise InputError(message, path=self.folder, hint=hint) from None
         return self.result()
+
+    def _say_start(self, names: Sequence[str]) -> None:
+        """Print what the encoder starts from, and the entity markers that were found."""
+        if not uses_device(names, self.settings):
+            return
+        say(starting_point(self.settings))
+        markers = self.local_settings.tokenizer.markers
+        if self.settings.tokenizer.entity_markers == "auto" and markers:
+            say(f"the head reads the entity markers found in the texts: {' '.join(markers)}")
 
     def adopt_settings(self, *, start: str | None = None) -> None:
         """Write these settings to the folder for a later resume, and move stages from `start` on to `previous`."""

@@ -28,7 +28,7 @@ from endtask.tokenization.packed_texts import (
     pack_windows,
 )
 from endtask.tokenization.packing_jobs import pack_on_cluster
-from endtask.tokenization.special_tokens import add_markers, marker_pattern
+from endtask.tokenization.special_tokens import add_markers, likely_markers, marker_pattern
 from endtask.tokenization.subword_sampling import sampling_encoder
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 
@@ -110,7 +110,7 @@ def _pack_task(
         counts[split] = _counts(pack_split(examples, tokenizer, settings, folder / split))
         if task.task_type.per_token:
             counts[split]["lost_words"] = _lost_words(folder / split, split + whose, settings.finetune.max_length)
-        elif settings.tokenizer.entity_markers:
+        elif settings.tokenizer.markers:
             _warn_about_lost_markers(examples, tokenizer, settings, folder / split, split + whose)
     return counts
 
@@ -177,9 +177,17 @@ def existing_tokenizer(settings: Settings) -> PreTrainedTokenizerFast | None:
     for key, path in (("tokenizer.path", settings.tokenizer.path), ("model.path", settings.model.path)):
         if path:
             tokenizer = load_tokenizer(path, key=key)
-            add_markers(tokenizer, settings.tokenizer.entity_markers)
+            add_markers(tokenizer, settings.tokenizer.markers)
             return tokenizer
     return None
+
+
+def with_detected_markers(settings: Settings, task: Task) -> Settings:
+    """Return the settings with the markers of a task's train texts in place of `tokenizer.entity_markers: auto`."""
+    if settings.tokenizer.entity_markers != "auto":
+        return settings
+    markers = () if task.task_type.per_token else likely_markers([example.text for example in task.train])
+    return settings.model_copy(update={"tokenizer": settings.tokenizer.model_copy(update={"entity_markers": markers})})
 
 
 def check_no_windows_of_pairs(task: Task, settings: Settings) -> None:
@@ -235,7 +243,7 @@ def _warn_about_lost_markers(
     examples: tuple[Example, ...], tokenizer: PreTrainedTokenizerFast, settings: Settings, folder: Path, split: str
 ) -> None:
     """Warn about texts that lose an entity marker, and so the entity, by truncation to fine-tuning's length."""
-    markers, texts = settings.tokenizer.entity_markers, PackedTexts(folder)
+    markers, texts = settings.tokenizer.markers, PackedTexts(folder)
     ids, any_marker = tokenizer.convert_tokens_to_ids(list(markers)), marker_pattern(markers)
     packed = np.zeros(len(examples), dtype=np.int64)
     for index, example in enumerate(texts.examples):  # sums over the windows of an example

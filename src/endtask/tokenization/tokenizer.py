@@ -61,9 +61,9 @@ def train_tokenizer(
     """
     from transformers import PreTrainedTokenizerFast
 
-    check_markers(settings.entity_markers, settings.kind)
+    check_markers(settings.markers, settings.kind)
     normalize = split_capitals if settings.spell_capitals else str
-    sample = VocabularySample(texts, limit=max_texts, markers=settings.entity_markers, seed=seed, normalize=normalize)
+    sample = VocabularySample(texts, limit=max_texts, markers=settings.markers, seed=seed, normalize=normalize)
     if not any(text.strip() for text in sample):
         raise InputError("there is no text to learn a tokenizer from", key="tokenizer")
     tokenizer = _LEARN[settings.kind](sample, settings)
@@ -80,7 +80,7 @@ def train_tokenizer(
         mask_token=MASK,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )
-    add_markers(fast, settings.entity_markers)
+    add_markers(fast, settings.markers)
     return fast
 
 

@@ -100,7 +100,7 @@ def learn_wordpiece(texts: VocabularySample, settings: TokenizerSettings) -> Tok
     """
     from tokenizers import trainers
 
-    reserved = [*SPECIAL_TOKENS, *settings.entity_markers]
+    reserved = [*SPECIAL_TOKENS, *settings.markers]
     tokenizer = _wordpiece({token: index for index, token in enumerate(reserved)}, settings.lowercase)
     alphabet = find_alphabet(count_words(texts, lambda word: [tokenizer.normalizer.normalize_str(word)]))
     fixed = list(dict.fromkeys([*reserved, *alphabet, *(f"##{character}" for character in alphabet)]))
@@ -136,7 +136,7 @@ def learn_bpe(texts: VocabularySample, settings: TokenizerSettings) -> Tokenizer
 
     trainer = trainers.BpeTrainer(
         vocab_size=settings.vocab_size,
-        special_tokens=[*SPECIAL_TOKENS, *settings.entity_markers],
+        special_tokens=[*SPECIAL_TOKENS, *settings.markers],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -167,7 +167,7 @@ _NEVER = -1000.0
 
 def learn_unigram(texts: VocabularySample, settings: TokenizerSettings) -> Tokenizer:
     """Learn a Unigram tokenizer, as of SentencePiece, with the trainer of unigram_trainer.py."""
-    reserved = [*SPECIAL_TOKENS, *settings.entity_markers]
+    reserved = [*SPECIAL_TOKENS, *settings.markers]
     tokenizer = _unigram([(token, _NEVER) for token in reserved], settings.lowercase)
 
     def split(word: str) -> Iterator[str]:

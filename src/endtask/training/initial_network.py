@@ -52,14 +52,15 @@ def network_of_auxiliary_task(task: Task, name: str, packed: Path, settings: Set
 def _network(task: Task, packed: Path, settings: Settings, least_vocabulary: int = 0) -> Network:
     tokenizer = load_tokenizer(packed / "tokenizer")
     seed, tlm_head = derive(settings.pretrain_seed, "weights"), settings.has_tlm_head
-    markers = tuple(tokenizer.convert_tokens_to_ids(list(settings.tokenizer.entity_markers)))
+    markers = tuple(tokenizer.convert_tokens_to_ids(list(settings.tokenizer.markers)))
     if settings.model.path is not None:
         checkpoint = open_checkpoint(settings.model.path)
-        check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings))
+        check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings), markers=settings.tokenizer.markers)
         _check_texts(checkpoint, task, settings)
         return load_network(
             checkpoint,
             settings.model,
+            vocabulary=len(tokenizer),
             pad_id=tokenizer.pad_token_id,
             labels=task.labels,
             seed=seed,
@@ -89,7 +90,7 @@ def check_checkpoint(task: Task, settings: Settings) -> None:
     checkpoint = open_checkpoint(settings.model.path)
     tokenizer = existing_tokenizer(settings)
     assert tokenizer is not None
-    check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings))
+    check_tokenizer(checkpoint, tokenizer, key=_tokenizer_key(settings), markers=settings.tokenizer.markers)
     _check_texts(checkpoint, task, settings)
     pooling_of(settings.model, checkpoint.architecture, (0,))  # any id of an entity marker
     check_complete(weight_files(settings.model.path))

@@ -77,7 +77,7 @@ def open_pretrained(folder: Path, name: str | None = None) -> PretrainedRun:
         )
     if not run.task.task_type.one_label:
         raise InputError(f"few-shot learning is for tasks with one class for each text or word, not {run.task.type}")
-    settings = run.bundled.local_settings(run.settings).model_copy(update={"compile": "graphs"})  # trials are short
+    settings = run.local_settings.model_copy(update={"compile": "graphs"})  # trials are short
     pretrained = PretrainedRun(name or folder.resolve().name, folder, settings, run.task, pretrain["fingerprint"])
     if not pretrained.weights.is_file():
         raise InputError("the pre-trained weights are not here", path=pretrained.weights)
