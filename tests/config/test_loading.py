@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from endtask.config import Settings, dump_yaml, load_settings, preset_names, read_tree, resolve
+from endtask.config import dump_yaml, load_settings, preset_names, read_tree, resolve
 from endtask.errors import InputError
 
 
@@ -178,8 +178,10 @@ def test_a_section_whose_keys_are_all_commented_out_is_empty(tmp_path: Path) -> 
     assert load_settings(path, overrides=["pretrain.weighting.rho1=3"]).pretrain.weighting.rho1 == 3
 
 
-def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
-    assert load_settings(write(tmp_path, "# nothing\n")) == Settings()
+def test_an_empty_file_means_the_preset_of_the_machine(tmp_path: Path) -> None:
+    assert load_settings(write(tmp_path, "# nothing\ndevice: cpu\n")) == load_settings(
+        preset="laptop", given={"device": "cpu"}
+    )
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
