@@ -244,6 +244,9 @@ class FinetuneSettings(PhaseSettings, _FinetuningLoss):  # type: ignore[misc]
         "at most three quarters; pre-training gets the rest",
     )
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one fine-tuning run for each")
+    fallback: Literal["none", "tfidf"] = Field(
+        "none", description="tfidf: save the linear model over TF-IDF instead where it scores higher on dev"
+    )
 
     @model_validator(mode="after")
     def better_than_something(self) -> FinetuneSettings:

@@ -6,19 +6,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
+from endtask.evaluation.linear_text import WORD, LinearTextModel
 from endtask.evaluation.task_metrics import Measure
 from endtask.records import Example
 from endtask.task import Task
 from endtask.task.targets import NO_WORD, Answers, padded, targets
 
 Predict = Callable[[Sequence[Example]], Answers]
-
-# Punctuation counts as words: in relation tasks the words next to an entity marker, as in `]] inhibits`, say the most.
-_WORD = r"(?u)\w+|[^\w\s]+"
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,8 @@ class BaselineModel:
 
     predict: Predict
     description: str
+    as_arrays: Callable[[], LinearTextModel] | None = None
+    """The model in a form that can be stored; None for models of other forms."""
 
 
 def tfidf_models(
@@ -35,7 +36,7 @@ def tfidf_models(
     """Yield scikit-learn models fitted to TF-IDF of one and two words; `as_answers` converts what they predict."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=_WORD)
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=WORD)
     train, answers = words.fit_transform(texts_of(task.train)), targets(task, "train")
     if answers.ndim == 2:
         answers = answers[:, : len(task.labels)]
@@ -45,7 +46,7 @@ def tfidf_models(
         def predict(examples: Sequence[Example], fitted: Any = fitted) -> Answers:
             return as_answers(np.asarray(fitted.predict(words.transform(texts_of(examples)))))
 
-        yield BaselineModel(predict, f"TF-IDF + {description}")
+        yield BaselineModel(predict, f"TF-IDF + {description}", partial(LinearTextModel.of, words, fitted))
 
 
 def word_models(task: Task) -> Iterator[BaselineModel]:

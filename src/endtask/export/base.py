@@ -25,7 +25,7 @@ from endtask.io.atomic import replace_folder, write_json, write_text
 from endtask.io.extras import require
 from endtask.io.machine import describe_machine
 from endtask.io.parsing import read_json
-from endtask.io.run_layout import MODEL_FACTS, RESULTS, SETTINGS_FILE
+from endtask.io.run_layout import MODEL_FACTS, NETWORK, RESULTS, SETTINGS_FILE
 from endtask.io.stage_files import check_stage
 from endtask.io.stage_folder import versions
 from endtask.registry import Registry
@@ -105,8 +105,9 @@ class TrainedRun:
 
     @property
     def model(self) -> Path:
-        """The folder of the saved model."""
-        return self.path / "model"
+        """The folder of the saved network."""
+        folder = self.path / "model"
+        return folder / NETWORK if (folder / NETWORK).is_dir() else folder
 
     @cached_property
     def settings(self) -> Settings:

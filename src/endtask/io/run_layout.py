@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+NETWORK = "network"
+"""The network inside a model folder that holds a linear model (`finetune.fallback: tfidf`)."""
 STAGES = ("read", "retrieve", "select", "pack", "pretrain", "finetune", "evaluate", "model")
 SETTINGS_FILE = "settings.yaml"
 

@@ -39,6 +39,7 @@ def _check_text(task: Task, settings: Settings) -> None:
 def _check_task_type(task: Task, settings: Settings) -> None:
     """Raise `InputError` for evaluation settings that apply to no scored task."""
     from endtask.evaluation.task_metrics import measure_of
+    from endtask.export.linear_folder import check_fallback
 
     evaluate = settings.evaluate
     if evaluate.positive_label is not None and task.task_type.form != "classes":
@@ -50,6 +51,7 @@ def _check_task_type(task: Task, settings: Settings) -> None:
         reason = f"has no meaning for a task of type {types}"
         raise InputError(reason, key="evaluate.threshold", hint="it is for tasks of type multilabel")
     measure_of(task, settings.evaluate)
+    check_fallback(task, settings)
 
 
 def _check_model(task: Task, settings: Settings) -> None:

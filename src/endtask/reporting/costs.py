@@ -176,6 +176,10 @@ def _finetuned(counts: Counts) -> str:
     return "; ".join(part for part in (best, better_weights(counts)) if part)
 
 
+def _saved(counts: Counts) -> str:
+    return str(counts.get("fallback") or f"seed {counts['seed']}")
+
+
 _SUMMARIES: dict[str, Callable[[Counts], str]] = {
     "read": _read,
     "retrieve": _retrieved,
@@ -184,5 +188,5 @@ _SUMMARIES: dict[str, Callable[[Counts], str]] = {
     "pretrain": _pretrained,
     "finetune": _finetuned,
     "evaluate": lambda counts: f"{shown.plural(counts['rows'], 'row')} of {counts['split']} scored for every seed",
-    "model": lambda counts: f"seed {counts['seed']}, the best on dev, saved",
+    "model": lambda counts: f"{_saved(counts)}, the best on dev, saved",
 }

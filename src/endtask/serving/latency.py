@@ -17,6 +17,7 @@ from endtask.io.machine import describe_machine
 from endtask.io.parsing import parse_json
 from endtask.io.run_layout import LATENCY
 from endtask.progress import bar, say
+from endtask.serving.linear_model import is_linear
 from endtask.serving.onnx_model import load_model, open_session, write_onnx
 from endtask.serving.predictor import Text, load
 
@@ -42,6 +43,8 @@ def measure_latency(folder: Path, texts: Sequence[Text]) -> dict[str, Any]:
     predictor = load(folder)
     sample = list(texts)[:MOST_TEXTS]
     model = folder / "model" if (folder / "model").is_dir() else folder
+    if is_linear(model):
+        raise InputError("a linear model over words, whose latency is not measured", path=model)
     return {
         "texts": len(sample),
         "threads": torch.get_num_threads(),

@@ -17,10 +17,16 @@ from endtask.encoders.checkpoint_files import without_progress_bars
 from endtask.encoders.config_sizes import size_problem
 from endtask.errors import InputError, a_few, did_you_mean_path
 from endtask.io.parsing import parse_json, read_json
+<<<<<<< HEAD
 from endtask.io.run_layout import CALIBRATION, MODEL_FACTS, SETTINGS_FILE, TASKS
 from endtask.io.stage_files import MANIFEST, check_stage, checked, read_manifest
+=======
+from endtask.io.run_layout import MODEL_FACTS, NETWORK, SETTINGS_FILE, TASKS
+from endtask.io.stage_files import MANIFEST, check_stage, checked
+>>>>>>> 36724131 (finetune.fallback: tfidf saves the linear model where it is better on dev)
 from endtask.records import batched
 from endtask.registry import task_types
+from endtask.serving.linear_model import Texts, is_linear, load_linear
 from endtask.serving.onnx_model import OnnxModel, is_onnx, model_class
 from endtask.task_types.base import Answer, LabelSet, Prediction, Score, Tagged
 
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import PreTrainedModel
 
 __all__ = ["Answer", "LabelSet", "Prediction", "Predictor", "Score", "Tagged", "load", "takes_pairs"]
 
@@ -87,6 +93,7 @@ def check_model(model: Path) -> None:
 
 def _task_folder(model: Path) -> Path:
     """Return the folder where a model's run stored its task; for `model/tasks/NAME`, the auxiliary task."""
+    model = model.parent if model.name == NETWORK else model
     if (model.parent.parent.name, model.parent.name) == ("model", TASKS):
         return model.parents[2] / "read" / TASKS / model.name
     return model.parent / "read"
@@ -193,25 +200,43 @@ class Predictor:
         device: str = "cpu",
         temperature: float = 1.0,
     ) -> None:
-        from transformers import AutoConfig, AutoTokenizer
-
-        import endtask.encoders.saved_model  # noqa: F401 - registers the model type of encoders from plug-ins
         from endtask.encoders.device_context import device_named
 
+<<<<<<< HEAD
         self._facts = _Facts.read(folder)
         self._temperature = temperature
+=======
+        self._facts, on_cpu = _Facts.read(folder), is_onnx(folder) or is_linear(folder)
+>>>>>>> 36724131 (finetune.fallback: tfidf saves the linear model where it is better on dev)
         _check_sizes(folder)
         with without_progress_bars(), _load_errors(folder):
-            self._tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), **_LOCAL)
-            config = AutoConfig.from_pretrained(str(folder), **_LOCAL)
-            self.type = task_type or _implied_task_type(config)
-            self.task_type = task_types.get(self.type or "text")()
-            self._model = self._load_model(folder, config)
-        self.device = device_named("cpu" if is_onnx(folder) else device)
+            if is_linear(folder):
+                self._load_linear(folder, task_type)
+            else:
+                self._load(folder, task_type)
+        self.device = device_named("cpu" if on_cpu else device)
         self._model.to(self.device)
         requires_pairs = {"always": True, "never": False}.get(self.task_type.second_text) if self.type else None
         self.takes_pairs = takes_pairs if requires_pairs is None else requires_pairs
         self.labels: tuple[str, ...] = tuple(self._model.config.id2label.values())
+
+    def _load(self, folder: Path, task_type: str | None) -> None:
+        from transformers import AutoConfig, AutoTokenizer
+
+        import endtask.encoders.saved_model  # noqa: F401 - registers the model type of encoders from plug-ins
+
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **_LOCAL)
+        config = AutoConfig.from_pretrained(str(folder), **_LOCAL)
+        self._set_type(task_type, config)
+        self._model: Any = self._load_model(folder, config)
+
+    def _load_linear(self, folder: Path, task_type: str | None) -> None:
+        self._tokenizer, self._model = Texts(), load_linear(folder)
+        self._set_type(task_type, self._model.config)
+
+    def _set_type(self, task_type: str | None, config: Any) -> None:
+        self.type = task_type or _implied_task_type(config)
+        self.task_type = task_types.get(self.type or "text")()
 
     def _load_model(self, folder: Path, config: Any) -> PreTrainedModel | OnnxModel:
         if is_onnx(folder):
@@ -311,7 +336,8 @@ class Predictor:
 
     def _logits(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Return the model's outputs for padded token ids, on the CPU."""
-        logits: Tensor = self._model(**{name: values.to(self.device) for name, values in inputs.items()}).logits
+        on_device = {name: values.to(self.device) for name, values in inputs.items()}
+        logits: Tensor = self._model(**on_device).logits
         return logits.float().cpu()
 
     def _mean_over_windows(self, texts: list[str], stride: int) -> Tensor:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from endtask.config import Settings
+from endtask.config import FinetuneSettings, Settings
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.stage import Counts, Finished, RunData, Stage
 
-_SETTINGS = ("finetune", "evaluate.metric", "evaluate.positive_label", "evaluate.threshold", "skip_finetuning")
+_OF_THE_MODEL = "fallback"
+"""The setting of the section `finetune` that the stage `model` reads."""
+_SETTINGS = (
+    *(f"finetune.{key}" for key in FinetuneSettings.model_fields if key != _OF_THE_MODEL),
+    *("evaluate.metric", "evaluate.positive_label", "evaluate.threshold", "skip_finetuning"),
+)
 
 
 class Finetune(Stage):
