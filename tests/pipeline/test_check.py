@@ -273,7 +273,8 @@ def test_marks_that_are_not_named_are_pointed_out(tmp_path: Path, command: Comma
     rows: list[dict[str, object]] = [{"text": f"[[ name {n} ]] is here", "label": "ab"[n % 2]} for n in range(40)]
     write_rows(tmp_path / "train.jsonl", rows)
     hint = 'tokenizer.entity_markers: ["[[", "]]"]'
-    assert hint in command("check", "--task", tmp_path).out
+    assert hint in command("check", "--task", tmp_path, "--set", "tokenizer.entity_markers=[]").out
+    assert hint not in command("check", "--task", tmp_path).out
     assert hint not in command("check", "--task", tmp_path, "--set", 'tokenizer.entity_markers=["[[", "]]"]').out
 
 

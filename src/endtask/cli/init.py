@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from endtask.cli.options import CorpusOption, SetOption, TaskOption, examples, source_settings
 from endtask.config import BatchSize, ColumnSettings, Settings, load_settings
 from endtask.config.loading import apply_override
+from endtask.config.model import AUTO
 from endtask.config.section import PartSection
 from endtask.errors import InputError
 from endtask.io.atomic import write_text
@@ -168,6 +169,7 @@ def starter_yaml(
     >>> print(starter_yaml("my.yaml", task="data", corpus=[{"path": "*.txt"}], output_dir="runs/my").splitlines()[4])
     output_dir: runs/my  # the run's folder
     """
+    shown = {**values_by_key(load_settings().model_dump(mode="json")), "model.path": AUTO}
     values: dict[str, object] = {
         "output_dir": output_dir,
         "task.path": task,
@@ -175,7 +177,7 @@ def starter_yaml(
         "budget": "10min",
         **(extra or {}),
     }
-    lines = _section_lines(Settings, "", values)
+    lines = _section_lines(Settings, "", values, shown)
     if about_task:
         lines = [
             f"{line.partition('  # ')[0]}  # {about_task}" if line.startswith("  path: ") else line for line in lines
@@ -202,7 +204,9 @@ def values_by_key(tree: Mapping[str, Any], model: type[BaseModel] = Settings, pr
     return flat
 
 
-def _section_lines(model: type[BaseModel], prefix: str, values: dict[str, object]) -> list[str]:
+def _section_lines(
+    model: type[BaseModel], prefix: str, values: dict[str, object], defaults: Mapping[str, object]
+) -> list[str]:
     """Return a line for each key of a section that has a value or is shown as a comment."""
     lines = []
     for name, field in model.model_fields.items():
@@ -216,12 +220,12 @@ def _section_lines(model: type[BaseModel], prefix: str, values: dict[str, object
                 part_name = values.get(f"{key}.{default.part_key}", getattr(default, default.part_key))
                 section = default.for_part(str(part_name))
             # A section is no comment, so that a user removes a single '#' to change a key in it.
-            lines += [f"{indent}{name}:", *_section_lines(section, f"{key}.", values)]
+            lines += [f"{indent}{name}:", *_section_lines(section, f"{key}.", values, defaults)]
         else:
             comment = (
                 f"  # {shorten(field.description.split(';')[0], 90, placeholder=' ...')}" if field.description else ""
             )
-            value = values.get(key, default)
+            value = values.get(key, defaults.get(key, default))
             lines.append(f"{indent}{'' if key in values else '# '}{name}: {_inline(value)}{comment}")
     return lines
 

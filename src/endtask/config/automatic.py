@@ -33,7 +33,7 @@ def automatic_preset(tree: Mapping[str, Any]) -> str | None:
     >>> automatic_preset({"device": "cpu"}), automatic_preset({"model": {"size": "mini"}})
     ('laptop', None)
     """
-    if _describes_encoder(tree) or "path" in _section(tree, "model"):
+    if _describes_encoder(tree) or _section(tree, "model").get("path", AUTO) != AUTO:
         return None
     return "gpu" if _has_gpu_and_minutes(tree) else "laptop"
 

@@ -185,7 +185,6 @@ class Run:
             make_output_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
             with run_lock(self.folder):
                 try:
-                    self._say_start(names)
                     self._run_stages(names, stages, start, log)
                 except Exception as error:
                     message = disk_error(error)
@@ -237,6 +236,7 @@ class Run:
         with self._restore_on_input_error(stages, start):
             self._write_settings(stages, start)
             log.open(self.folder / RUN_LOG)
+            self._say_start([name for name in names if not stages[name].is_finished()])
             for name in names:
                 if stages[name].is_finished():
                     check_stage(stages[name].final)

@@ -17,13 +17,8 @@ from endtask.encoders.checkpoint_files import without_progress_bars
 from endtask.encoders.config_sizes import size_problem
 from endtask.errors import InputError, a_few, did_you_mean_path
 from endtask.io.parsing import parse_json, read_json
-<<<<<<< HEAD
-from endtask.io.run_layout import CALIBRATION, MODEL_FACTS, SETTINGS_FILE, TASKS
+from endtask.io.run_layout import CALIBRATION, MODEL_FACTS, NETWORK, SETTINGS_FILE, TASKS
 from endtask.io.stage_files import MANIFEST, check_stage, checked, read_manifest
-=======
-from endtask.io.run_layout import MODEL_FACTS, NETWORK, SETTINGS_FILE, TASKS
-from endtask.io.stage_files import MANIFEST, check_stage, checked
->>>>>>> 36724131 (finetune.fallback: tfidf saves the linear model where it is better on dev)
 from endtask.records import batched
 from endtask.registry import task_types
 from endtask.serving.linear_model import Texts, is_linear, load_linear
@@ -202,12 +197,8 @@ class Predictor:
     ) -> None:
         from endtask.encoders.device_context import device_named
 
-<<<<<<< HEAD
-        self._facts = _Facts.read(folder)
-        self._temperature = temperature
-=======
         self._facts, on_cpu = _Facts.read(folder), is_onnx(folder) or is_linear(folder)
->>>>>>> 36724131 (finetune.fallback: tfidf saves the linear model where it is better on dev)
+        self._temperature = temperature
         _check_sizes(folder)
         with without_progress_bars(), _load_errors(folder):
             if is_linear(folder):
