@@ -121,9 +121,12 @@ class Workshop:
     def _difference(self, command: Command, found: Digests) -> str | None:
         """Return how files differ from the undisturbed ones.
 
-        A redo that was killed before it moved anything, and goes on without --from, leaves what was there before.
+        A redo that was killed before it moved anything, and goes on without --from, leaves what was there before. If
+        it is repeated with --from, stages that it had redone already become the previous ones, as documented.
         """
         expected = self._undisturbed(command).files
+        if command.then is None and "--from" in command.words:
+            expected = {name: None if "/previous/" in name else value for name, value in expected.items()}
         if command.then is not None and command.start is not None and not any("/previous/" in name for name in found):
             expected = self._undisturbed(self._known[command.start]).files
         return difference(expected, found)
