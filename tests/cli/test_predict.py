@@ -156,6 +156,13 @@ def test_broken_files(finished_run: Path, tmp_path: Path, command: Command, cont
     assert command("predict", finished_run, "text", "--file", tmp_path / "new.jsonl").code == 2
 
 
+def test_the_name_of_a_missing_file_is_no_text(finished_run: Path, command: Command) -> None:
+    answer = command("predict", finished_run, "absent.csv")
+    assert answer.code == 2
+    assert "absent.csv: no such file" in answer.err
+    assert command("predict", finished_run, "the", "absent.csv").code == 0, "words, of which one looks like a file"
+
+
 def test_pairs_with_a_tab(
     finished_pair_run: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,42 @@ def test_a_json_document_is_never_one_text(tmp_path: Path, content: str) -> None
     assert made.batches == []
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("text,label\nriver,water\n", "the header of a table (text, label), not a text (name it rows.csv)"),
+        ('"id";"text"\n1;river\n', "(name it rows.csv)"),
+        ("id\ttext\n1\triver\n", "(name it rows.tsv)"),
+        ('{"text": "river"}\n', "JSON lines, not a text per line (name it rows.jsonl)"),
+        ("%PDF-1.4\n1 0 obj\n", "not a text file"),
+        ("\0\1\2\n", "not a text file"),
+    ],
+)
+def test_a_text_file_of_another_format_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "rows.txt").write_text(content)
+    with pytest.raises(InputError) as error:
+        list(file_texts(tmp_path / "rows.txt", stub()[0], tmp_path))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("line", ["a text, with a comma", "{no json", "my text\tand a tab", "text"])
+def test_ordinary_lines_are_texts(tmp_path: Path, line: str) -> None:
+    (tmp_path / "rows.txt").write_text(f"{line}\n")
+    assert [found.text for found in file_texts(tmp_path / "rows.txt", stub()[0], tmp_path)] == [line]
+
+
+@pytest.mark.parametrize(
+    ("content", "warning"),
+    [("text\n", "no texts, so nothing was predicted"), ('text\na\n" "\n', "1 of 2 texts are empty"), ("text\na\n", "")],
+)
+def test_missing_texts_are_told(tmp_path: Path, content: str, warning: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.csv").write_text(content)
+    list(file_texts(tmp_path / "rows.csv", stub()[0], tmp_path))
+    said = capsys.readouterr().err
+    assert warning in said
+    assert bool(warning) == ("warning" in said)
+
+
 def test_the_columns_of_every_kind_of_answer() -> None:
     assert Score(1.5).columns() == {"score": 1.5}
     assert LabelSet(("a",), {"a": 0.9, "b": 0.1}).columns() == {

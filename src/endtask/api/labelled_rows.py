@@ -10,10 +10,13 @@ from endtask.api.cells import plain_row
 from endtask.api.tables import splits_of
 from endtask.config import TaskSettings
 from endtask.errors import InputError, did_you_mean
+from endtask.progress import warn
 from endtask.records import Example
 from endtask.registry import task_types
+from endtask.reporting import format as shown
 from endtask.task.columns import find_columns, require_columns
 from endtask.task.examples import check_ids, is_empty, read_examples
+from endtask.task.spans import as_tagged_words
 from endtask.task.split_tables import read_tables
 from endtask.task.table import Table
 
@@ -25,13 +28,17 @@ def read_labelled(data: Any, settings: TaskSettings, type_name: str, labels: Seq
 
     `labels` are those that the model can predict; a class that is none of them raises `InputError`.
     """
-    table = _table(data)
-    wanted = settings.columns
+    table, wanted = _table(data), settings.columns
+    if task_types.get(type_name).per_token:
+        tables, wanted, _ = as_tagged_words({"train": table}, settings)
+        table = tables["train"]
     missing = [role for role in ("id", "group") if getattr(wanted, role) not in (None, *table.columns)]
     columns = find_columns(table.columns, wanted.model_copy(update=dict.fromkeys(missing)), table.path)
     require_columns(columns, type_name, table.columns, table.path)
-    found = read_examples(table, SPLIT, columns, type_name, label_delimiter=settings.label_delimiter)
+    found = tuple(read_examples(table, SPLIT, columns, type_name, label_delimiter=settings.label_delimiter))
     examples = tuple(example for example in found if not is_empty(example))
+    if left_out := len(found) - len(examples):
+        warn(f"{table.path}: {shown.plural(left_out, 'row')} without text left out")
     if not examples:
         raise InputError("no rows with text", path=table.path)
     check_ids({SPLIT: examples})
@@ -42,7 +49,9 @@ def read_labelled(data: Any, settings: TaskSettings, type_name: str, labels: Seq
 
 def _table(data: Any) -> Table:
     if isinstance(data, str | Path):
-        tables, _ = read_tables(str(data))
+        tables, notes = read_tables(str(data))
+        for note in notes:
+            warn(note)
         return _only(tables, str(data))
     tables = {}
     for split, rows in splits_of(data, needs_train=False).items():

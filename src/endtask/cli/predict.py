@@ -105,7 +105,7 @@ def _file_for(texts: list[str] | None, file: Path | None) -> Path:
 
 
 def _check_no_files(texts: Sequence[str]) -> None:
-    """Raise where a text is the name of a file, which was meant to be read."""
+    """Raise where a text is the name of a file, or looks like one: it was meant to be read."""
     for text in texts:
         try:
             is_file = len(text.split()) == 1 and Path(text).is_file()
@@ -113,6 +113,18 @@ def _check_no_files(texts: Sequence[str]) -> None:
             continue
         if is_file:
             raise InputError("is a file, not a text", path=text, hint=f"--file {text}, or with --to")
+        if len(texts) == 1 and _looks_like_file(text):
+            raise InputError("no such file", path=text, hint="a text like this goes to standard input")
+
+
+def _looks_like_file(text: str) -> bool:
+    """Return whether a text is one word that ends like a file of rows or lines."""
+    from endtask.io.compression import bare_suffix
+    from endtask.io.tables import row_suffixes
+    from endtask.serving.text_files import LINE_SUFFIXES
+
+    suffixes = {*row_suffixes(), *LINE_SUFFIXES} - {""}
+    return len(text.split()) == 1 and Path(text).stem != "" and bare_suffix(Path(text)) in suffixes
 
 
 def _write_table(

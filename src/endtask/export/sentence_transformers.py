@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from endtask.encoders.checkpoint_files import without_progress_bars
 from endtask.encoders.huggingface import save_stock
 from endtask.errors import InputError
 from endtask.export.base import Facts, FolderExporter, TrainedRun, exporters, write_card
@@ -50,7 +51,9 @@ def _encoder_of(model: Path) -> Any:
     if isinstance(config, EncoderConfig):
         name = config.endtask_encoder
         raise InputError(f"the encoder {name!r} has no class in transformers", path=model, hint="use --to encoder")
-    return AutoModel.from_pretrained(str(model), local_files_only=True).eval()
+    with without_progress_bars():
+        encoder, _ = AutoModel.from_pretrained(str(model), local_files_only=True, output_loading_info=True)
+    return encoder.eval()
 
 
 def _files(width: int, max_length: int) -> dict[str, Any]:

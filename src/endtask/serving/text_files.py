@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,10 @@ from typing import Any
 from endtask.errors import InputError
 from endtask.io.compression import bare_suffix
 from endtask.io.lines import read_lines
+from endtask.io.parsing import parse_json
 from endtask.io.run_layout import SETTINGS_FILE
 from endtask.io.tables import find_column, read_rows, row_format, row_suffixes
+from endtask.progress import warn
 from endtask.serving.predictor import Predictor, Text
 
 Row = dict[str, Any]
@@ -55,11 +57,35 @@ def split_pair(line: str) -> Text:
 def file_texts(
     file: Path, predictor: Predictor, run: Path, *, column: str | None = None, pair_column: str | None = None
 ) -> Iterator[FileText]:
-    """Yield the texts of a file in order, streaming; a file that is neither rows nor lines is an `InputError`."""
+    """Yield the texts of a file in order, streaming; a file that is neither rows nor lines is an `InputError`.
+
+    Warns at the end of a file without texts, and of texts without a character, whose predictions say nothing.
+    """
+    count = empty = 0
+    for found in _texts_in(file, predictor, run, column, pair_column):
+        count += 1
+        empty += _is_blank(found.text)
+        yield found
+    if not count:
+        warn(f"{file}: no texts, so nothing was predicted")
+    if empty:
+        warn(f"{file}: {empty:,} of {count:,} texts are empty; their predictions say nothing")
+
+
+def _is_blank(text: Text) -> bool:
+    parts = (text,) if isinstance(text, str) else text
+    return not any(part.strip() for part in parts)
+
+
+def _texts_in(
+    file: Path, predictor: Predictor, run: Path, column: str | None, pair_column: str | None
+) -> Iterator[FileText]:
     check_readable(file)
     single = predictor.takes_pairs is False  # a model of single texts ignores TABs and second columns
     if row_format(file) is None:
         for number, line in read_lines(file):
+            if number == 1:
+                _check_is_text(line, file, columns_of(run))
             text: Text = line if single else split_pair(line)
             if predictor.takes_pairs is True and isinstance(text, str):
                 raise InputError("no TAB and second text", path=file, row=number, hint="the model takes text pairs")
@@ -82,6 +108,27 @@ def check_readable(file: Path) -> None:
         path=file,
         hint=f"rows: {' '.join(row_suffixes())}; a text per line: {lines}",
     )
+
+
+def _check_is_text(line: str, file: Path, own: Mapping[str, str | None]) -> None:
+    """Raise for the first line of another format in a file whose name promises a text per line."""
+    names = {"text", *(name for name in own.values() if name)}
+    if line.startswith("%PDF-") or "\0" in line:
+        raise InputError("not a text file, so nothing was predicted", path=file, row=1)
+    if line.startswith("{") and _is_json_object(line):
+        raise InputError("JSON lines, not a text per line", path=file, row=1, hint=f"name it {file.stem}.jsonl")
+    for delimiter, suffix in ((",", ".csv"), (";", ".csv"), ("\t", ".tsv")):
+        cells = [cell.strip().strip('"') for cell in line.split(delimiter)]
+        if len(cells) > 1 and names & set(cells):
+            hint = f"name it {file.stem}{suffix}"
+            raise InputError(f"the header of a table ({', '.join(cells)}), not a text", path=file, row=1, hint=hint)
+
+
+def _is_json_object(line: str) -> bool:
+    try:
+        return isinstance(parse_json(line), dict)
+    except ValueError:
+        return False
 
 
 def columns_of(run: Path) -> dict[str, str | None]:
