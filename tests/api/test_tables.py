@@ -94,7 +94,7 @@ def test_rows_to_be_scored_are_read_like_those_of_the_task() -> None:
 def test_spans_of_texts_are_scored_as_tags_of_words() -> None:
     rows = [{"text": "in Rome.", "spans": [{"start": 3, "end": 7, "label": "place"}]}]
     (found,) = read_labelled(rows, TaskSettings(), "token_classification", ["O", "B-place"])
-    assert (found.tokens, found.tags) == (("in", "Rome", "."), ("O", "B-place", "O"))
+    assert (found.tokens, found.label) == (("in", "Rome", "."), ("O", "B-place", "O"))
 
 
 @pytest.mark.parametrize(

@@ -113,11 +113,11 @@ def _check_no_files(texts: Sequence[str]) -> None:
             continue
         if is_file:
             raise InputError("is a file, not a text", path=text, hint=f"--file {text}, or with --to")
-        if len(texts) == 1 and _looks_like_file(text):
+        if len(texts) == 1 and _resembles_file(text):
             raise InputError("no such file", path=text, hint="a text like this goes to standard input")
 
 
-def _looks_like_file(text: str) -> bool:
+def _resembles_file(text: str) -> bool:
     """Return whether a text is one word that ends like a file of rows or lines."""
     from endtask.io.compression import bare_suffix
     from endtask.io.tables import row_suffixes
