@@ -70,7 +70,7 @@ def _without_folder(action: str, runs: ToyRuns, output: Path, random: Random) ->
         shutil.rmtree(output, ignore_errors=True)
     _, errors = process.communicate(timeout=runs.TIMEOUT)
     if process.returncode != 2:
-        return f"exit code {process.returncode} instead of 2"
+        return f"exit code {process.returncode} instead of 2: {errors.decode('utf-8', 'replace')[-300:]}"
     return problem_of_line(errors, refused=True) or runs.finish(output)
 
 

@@ -17,6 +17,7 @@ class ToyRuns:
     TIMEOUT = 900
 
     def __init__(self, folder: Path) -> None:
+        folder.chmod(0o755)  # for the case of another user
         self._folder = folder
         self._numbers = count(1)
         self._settings = write_toy(folder / "données")

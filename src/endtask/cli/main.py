@@ -132,6 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _run(given: list[str]) -> int:
     """Return the exit code of a command, with a line for an error of the user or of the system."""
     try:
+        _check_docstrings()
         _check_encoding(given)
         arguments = with_whole_globs(with_homes(_load_plugins(given)))
         code: int = app(arguments, prog_name="endtask", standalone_mode=False) or 0
@@ -162,11 +163,19 @@ def _stop_after_signal(arguments: list[str]) -> NoReturn:
     _stop(stopped_message(number, arguments), exit_code(number))
 
 
+def _check_docstrings() -> None:
+    """Raise where Python leaves out docstrings: transformers cannot be imported without its own."""
+    if sys.flags.optimize > 1:
+        raise InputError("Python runs without docstrings, which transformers needs", hint="no -OO, no PYTHONOPTIMIZE=2")
+
+
 def _check_encoding(arguments: Sequence[str]) -> None:
     """Raise for an argument that is not UTF-8: neither settings nor messages could hold it."""
     wrong = unsafe_argument(arguments)
     if wrong is not None:
-        raise InputError(f"the argument {wrong} is not valid UTF-8", hint="rename the file")
+        reads_utf8 = sys.getfilesystemencoding() == "utf-8"
+        hint = "rename the file" if reads_utf8 else "this locale is not UTF-8; with PYTHONUTF8=1 Python ignores it"
+        raise InputError(f"the argument {wrong} is not valid UTF-8", hint=hint)
 
 
 def _load_plugins(arguments: Sequence[str]) -> list[str]:

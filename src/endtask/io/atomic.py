@@ -110,17 +110,23 @@ def system_error(error: BaseException) -> str | None:
     'runs/a/pack: No such file or directory (was it moved or removed while endtask was at work?)'
     >>> system_error(RuntimeError("Symlink loop from '/tmp/a'"))
     "Symlink loop from '/tmp/a'"
+    >>> system_error(RuntimeError("No such file or directory (os error 2)"))
+    'No such file or directory (os error 2) (was it moved or removed while endtask was at work?)'
     >>> system_error(KeyError("something else"))
     """
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
-        gone = " (was it moved or removed while endtask was at work?)" if isinstance(error, FileNotFoundError) else ""
+        gone = _GONE if isinstance(error, FileNotFoundError) else ""
         return f"{os.fsdecode(error.filename)}: {error.strerror or os.strerror(error.errno)}{gone}"
+    if isinstance(error, FileNotFoundError) or _MISSING.search(str(error)):  # of libraries, which name no file
+        return f"{error}{_GONE}"
     if isinstance(error, MemoryError):
         return "the memory of this machine is not enough"
     is_path = isinstance(error, UnicodeEncodeError | ValueError | RuntimeError) and _PATH.search(str(error))
     return str(error) if is_path else disk_error(error)
 
 
+_GONE = " (was it moved or removed while endtask was at work?)"
+_MISSING = re.compile(rf"\(os error {errno.ENOENT}\)")
 _PATH = re.compile(r"embedded null (byte|character)|surrogates not allowed|^Symlink loop|determine home directory")
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM}
 _RUST = re.compile(r"\(os error (\d+)\)")
