@@ -70,7 +70,7 @@ FLAGS = {
     "bundle": ["FOLDER", "--output", "--text", "--max-size", "--unpack", "--json", "--quiet"],
     "retrieve": ["SETTINGS", "--task", "--corpus", "--output", "--preset", "--set", "--from", "--json", "--quiet"],
     "select": [*SETTINGS_FLAGS, "--output", "--from", "--dry-run"],
-    "selection": ["RUN", "--to", "--json"],
+    "selection": ["RUN", "--to", "--raw-cells", "--json"],
     "why": ["RUN", "DOC_ID", "--example", "--class", "--top", "--json"],
     "predict": [
         *["RUN", "TEXT", "--file", "--column", "--pair-column", "--to", "--raw-cells", "--device", "--json"],
