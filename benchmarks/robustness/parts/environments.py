@@ -22,7 +22,8 @@ HELP = "runs without HOME, on full disks, with closed streams, jumping clocks, s
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the choice of cases."""
-    parser.add_argument("--case", action="append", help="a case by its name, again even if it was run [all others]")
+    names = [*(case.name for case in CASES), *SCENARIOS]
+    parser.add_argument("--case", action="append", choices=names, help="a case, even if it was run [all others]")
     parser.add_argument("--scratch", type=Path, help="folder for the runs, deleted after [the temporary folder]")
 
 
