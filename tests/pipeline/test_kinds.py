@@ -212,6 +212,8 @@ def test_a_file_of_the_task_is_predicted_as_it_stands(
     if kind == "token_classification":
         (whole,) = load(finished).predict([["new moon", "soup"]])
         assert (whole.words, len(whole.tags)) == (("new moon", "soup"), 2), "a word may hold a blank"
+        split = load(finished).predict(["star, moon."])[0].words
+        assert split == ("star", ",", "moon", "."), "no word of train has punctuation at its end"
     else:
         with pytest.raises(InputError, match="text 1 is a list of words"):
             load(finished).predict([["moon", "soup"]])

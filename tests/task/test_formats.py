@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from endtask.config import ColumnSettings, TaskSettings
 from endtask.errors import InputError
+from endtask.records import Example
 from endtask.task import Task
-from endtask.task.spans import Span, bio_tags, words_of
+from endtask.task.spans import Span, bio_tags, has_punctuation_split, words_of
 
 QUICK = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -257,3 +258,12 @@ def test_guesses_are_noted(tmp_path: Path) -> None:
         "t.csv is not UTF-8 and was read as Windows-1252",
         "t.csv: cells are separated by semicolons",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "apart"),
+    [((("in", "Rome", "."), ("a", "b")), True), ((("in", "Rome."), ("a",)), False), ((("new moon",),), False)],
+)
+def test_words_with_punctuation_split_off_are_recognized(words: tuple[tuple[str, ...], ...], apart: bool) -> None:
+    examples = [Example(str(number), "", (), tokens=tokens) for number, tokens in enumerate(words)]
+    assert has_punctuation_split(examples) is apart

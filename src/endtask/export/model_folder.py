@@ -20,6 +20,7 @@ from endtask.io.parsing import read_json
 from endtask.io.run_layout import BEST_WEIGHTS, MODEL_FACTS, RESULTS, SEED_RESULT, SETTINGS_FILE, TASKS
 from endtask.reporting.run_folder import RunFolder
 from endtask.task import Task
+from endtask.task.spans import has_punctuation_split
 from endtask.task.targets import score_scale
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer
 
@@ -115,6 +116,7 @@ def _facts(task: Task, settings: Settings, threshold: float) -> dict[str, Any]:
     return {
         **({} if stride is None else {"window_stride": stride}),
         **({"threshold": threshold} if task.task_type.has_threshold else {}),
+        **({"split_punctuation": True} if task.task_type.per_token and has_punctuation_split(task.train) else {}),
     }
 
 

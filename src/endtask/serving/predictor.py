@@ -23,6 +23,7 @@ from endtask.records import batched
 from endtask.registry import task_types
 from endtask.serving.linear_model import Texts, is_linear, load_linear
 from endtask.serving.onnx_model import OnnxModel, is_onnx, model_class
+from endtask.task.spans import split_punctuation
 from endtask.task_types.base import Answer, LabelSet, Prediction, Score, Tagged
 
 if TYPE_CHECKING:
@@ -144,10 +145,6 @@ def _load_errors(folder: Path) -> Iterator[None]:
         raise InputError(f"cannot be loaded as a model: {reason}", path=folder) from None
 
 
-def _words_of(text: Text) -> tuple[str, ...]:
-    return tuple(text.split() if isinstance(text, str) else text)
-
-
 def _best(probabilities: NDArray[np.float32]) -> tuple[list[float], list[int]]:
     """Return the highest probability of each word, and the number of its tag; -1 for a word without any."""
     highest = probabilities.max(-1, initial=0)
@@ -157,10 +154,14 @@ def _best(probabilities: NDArray[np.float32]) -> tuple[list[float], list[int]]:
 
 @dataclass(frozen=True)
 class _Facts:
-    """Facts of a model that Hugging Face's files do not have: the stride of windows and the threshold of labels."""
+    """Facts of a model that Hugging Face's files do not have.
+
+    The stride of windows, the threshold of labels, and whether a tagger's words have punctuation split off.
+    """
 
     window_stride: int | None = None
     threshold: float = 0.5
+    split_punctuation: bool = False
 
     @classmethod
     def read(cls, model: Path) -> _Facts:
@@ -171,12 +172,15 @@ class _Facts:
             facts = dict(read_json(path))
         except (ValueError, TypeError):
             facts = {}
-        stride, threshold = facts.get("window_stride"), facts.get("threshold", 0.5)
-        if not (isinstance(stride, int) and stride >= 1) and (stride is not None or "threshold" not in facts):
+        stride, threshold, split = (facts.get(key) for key in ("window_stride", "threshold", "split_punctuation"))
+        threshold = 0.5 if threshold is None else threshold
+        if not (isinstance(stride, int) and stride >= 1) and (stride is not None or not facts):
             raise InputError("no valid window_stride", path=path, hint='{"window_stride": 64}')
         if not isinstance(threshold, float) or not 0 < threshold < 1:
             raise InputError("no valid threshold", path=path, hint='{"threshold": 0.5}')
-        return cls(stride, threshold)
+        if split not in (None, True, False):
+            raise InputError("no valid split_punctuation", path=path, hint='{"split_punctuation": true}')
+        return cls(stride, threshold, bool(split))
 
 
 class Predictor:
@@ -299,7 +303,7 @@ class Predictor:
 
         with torch.inference_mode():
             if self.task_type.per_token:
-                yield from self._tag(list(map(_words_of, texts)))
+                yield from self._tag(list(map(self._words_of, texts)))
                 return
             outputs = self._scaled(self._outputs(texts).numpy())
         threshold = float(self._scaled(np.array([self._facts.threshold]))[0])
@@ -361,7 +365,13 @@ class Predictor:
 
         for batch in batched(texts, batch_size):
             with torch.inference_mode():
-                yield from self._word_outputs(list(map(_words_of, batch)))
+                yield from self._word_outputs(list(map(self._words_of, batch)))
+
+    def _words_of(self, text: Text) -> tuple[str, ...]:
+        """Return the words to tag: those of a list, or of a text as in training."""
+        if not isinstance(text, str):
+            return tuple(text)
+        return split_punctuation(text) if self._facts.split_punctuation else tuple(text.split())
 
     def _word_outputs(self, words: list[tuple[str, ...]]) -> Iterator[NDArray[np.float32]]:
         """Yield probabilities (words, tags), which are those of each word's first token."""

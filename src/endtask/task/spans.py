@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from endtask.config import ColumnSettings, TaskSettings
 from endtask.errors import InputError
 from endtask.io.rows.base import Row
+from endtask.records import Example
 from endtask.task.columns import find_columns
 from endtask.task.table import Table
 
@@ -60,6 +61,20 @@ def words_of(text: str) -> list[tuple[int, int]]:
     ['in', 'Rome', '.']
     """
     return [match.span() for match in _WORD.finditer(text)]
+
+
+def split_punctuation(text: str) -> tuple[str, ...]:
+    """Return the words of a text.
+
+    >>> split_punctuation("in Rome.")
+    ('in', 'Rome', '.')
+    """
+    return tuple(text[start:end] for start, end in words_of(text))
+
+
+def has_punctuation_split(examples: Iterable[Example]) -> bool:
+    """Return whether all tagged texts have the words that `split_punctuation` makes, as those made from spans."""
+    return all(split_punctuation(" ".join(example.tokens or ())) == example.tokens for example in examples)
 
 
 def bio_tags(words: Sequence[tuple[int, int]], spans: Sequence[Span]) -> list[str]:
