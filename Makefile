@@ -18,7 +18,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) 
 UNIT_TESTS := tests/config tests/corpus tests/evaluation tests/io tests/task tests/tokenization tests/weighting tests/test_words.py \
 	tests/test_imports_one_way.py
 
-.PHONY: demo quick test test-browser fuzz check oldest format docs site locks audit clean
+.PHONY: demo quick test test-all test-browser fuzz check oldest format docs site locks audit clean
 .DEFAULT_GOAL := test
 
 # An environment with the development tools can run the demo too.
@@ -31,6 +31,11 @@ quick: check
 
 test: check
 	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules --durations=10 tests src
+	$(MAKE) --no-print-directory test-browser
+
+# Also the tests that `make test` leaves out for their time.
+test-all: check
+	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules --durations=10 -m 'not browser' tests src
 	$(MAKE) --no-print-directory test-browser
 
 # The pages of `endtask serve` in chromium, with screenshots in build/screenshots. Installs playwright, and chromium where

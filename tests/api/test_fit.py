@@ -8,6 +8,7 @@ from typing import Any
 
 import datasets
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 import endtask
@@ -24,6 +25,9 @@ def settings_of(toy: Path) -> dict[str, Any]:
 
 def table(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+PREDICTIONS_TABLE = "evaluate/predictions.parquet"
 
 
 @pytest.fixture
@@ -52,9 +56,12 @@ def test_data_in_memory_gives_the_bits_of_a_run_on_files(
 ) -> None:
     corpus = [row["text"] for row in table(toy / "corpus.jsonl")]
     model = endtask.fit(splits, corpus, output=tmp_path / "run", **settings_of(toy))
-    expected = {name: value for name, value in results(finished_run).items() if not name.endswith("README.md")}
-    found = {name: value for name, value in results(model.folder).items() if not name.endswith("README.md")}
+    named = ("model/README.md", PREDICTIONS_TABLE)  # hold the name of the task
+    expected = {name: value for name, value in results(finished_run).items() if name not in named}
+    found = {name: value for name, value in results(model.folder).items() if name not in named}
     assert found == expected
+    tables = [pq.read_table(folder / PREDICTIONS_TABLE) for folder in (model.folder, finished_run)]
+    assert tables[0].equals(tables[1])
     assert hashes(model.folder / "data", "[td]*") == hashes(toy / "task")
     by_files = endtask.load(finished_run)
     assert model.evaluate() == by_files.evaluate()

@@ -78,6 +78,7 @@ def arguments(setup: Setup, results: Path) -> list[str]:
     return ["selection", *(str(part) for pair in given.items() for part in pair)]
 
 
+@pytest.mark.long
 def test_everything_runs_on_a_tiny_network(setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def in_this_process(module: str, cases: list[Case], setup: Setup, seconds: float) -> list[Row]:
         assert module == "benchmarks.selection.job"

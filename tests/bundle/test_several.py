@@ -127,7 +127,7 @@ def test_a_run_too_deep_to_find_its_data_again(comparison: Path, data: Path) -> 
     assert not comparison.with_name("compared.tar.zst").exists()
 
 
-@pytest.mark.parametrize("name", ["a\\b", "a\nb", "a\udcffb", "bundle.json"])
+@pytest.mark.parametrize("name", ["a\\b", "a\nb", "bundle.json"])
 def test_names_that_whoever_unpacks_would_refuse(comparison: Path, name: str) -> None:
     (comparison / "variants" / "a").rename(comparison / name)
     with pytest.raises(InputError, match="is not a valid name in a bundle") as caught:

@@ -39,7 +39,7 @@ def test_plain_when_not_a_terminal(toy: Path, tmp_path: Path) -> None:
         assert b"\r" not in stream
     stages = r"\w+: started|\w+: .+ \([0-9.]+ s\)|warning: (\d+% of the corpus is selected; .+|\d+ steps end before .+)"
     bars = r"read corpus|rank passages|fetch passages|count words of .+|tokenizer|tokens|pretrain|finetune seed \d"
-    once = r"compiling kernels \(.+\)"  # where no earlier test did
+    once = r"compiling kernels \(.+\)|the encoder starts from .+"  # kernels where no earlier test did
     known = re.compile(f"{stages}|{bars}|{once}")
     strange = [line for line in ended.stderr.decode().splitlines() if not known.fullmatch(line)]
     assert strange == []  # no bars and no warnings of the libraries either
@@ -48,6 +48,7 @@ def test_plain_when_not_a_terminal(toy: Path, tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in said if not line.startswith("  ")] == ["task", "report", "try it"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_bars_on_a_terminal_leave_readable_lines(toy: Path, tmp_path: Path) -> None:
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
@@ -82,6 +83,7 @@ def _read_all(descriptor: int) -> str:
     return b"".join(chunks).decode()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_labels_come_before_standard_input_ends(finished_run: Path) -> None:
     words = [*ENDTASK, "predict", str(finished_run)]
@@ -97,6 +99,7 @@ def test_labels_come_before_standard_input_ends(finished_run: Path) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(finished_run: Path) -> None:
     words = [*ENDTASK, "predict", str(finished_run), "--batch-size", "1"]
@@ -132,6 +135,7 @@ def test_interrupted_with_the_keyboard(toy: Path, tmp_path: Path) -> None:
     assert checkpoint.exists()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.usefixtures("hears_the_keyboard")
 def test_interrupted_while_several_processes_read(toy: Path, tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ def test_the_authors_own_head_stays_behind(
         assert (tmp_path / "with" / name).read_bytes() == (tmp_path / "without" / name).read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_saved_models_load_where_endtask_is_not(tmp_path: Path) -> None:
     firsts, seconds = make_texts(9, seed=5, longest=20), make_texts(9, seed=6, longest=20)

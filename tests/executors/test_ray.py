@@ -198,6 +198,7 @@ def killing(monkeypatch: pytest.MonkeyPatch, executor: Executor, module: str, ha
     return wrapped
 
 
+@pytest.mark.long
 def test_influence_is_scored_by_actors_that_may_die(
     ray_executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +215,7 @@ def test_influence_is_scored_by_actors_that_may_die(
     assert wrapped.jobs == 4
 
 
+@pytest.mark.long
 def test_texts_are_encoded_by_actors_that_may_die(
     ray_executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +245,7 @@ def test_texts_are_encoded_by_actors_that_may_die(
     assert not (tmp_path / "vectors").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("truncate", [False, True])
 def test_packing_by_tasks_that_may_die_writes_the_same_files(
     truncate: bool, ray_executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -270,6 +273,7 @@ def test_packing_by_tasks_that_may_die_writes_the_same_files(
     assert wrapped.jobs == 5
 
 
+@pytest.mark.long
 def test_trials_are_spread_over_actors_and_a_lost_one_is_repeated_by_the_next_call(
     cluster: Any, ray_executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def test_the_run_itself_lends_what_it_did(toy_files: Path, tmp_path: Path, stubs
     assert outcome.row("base").models == 4
 
 
+@pytest.mark.long
 def test_killed_and_resumed_equals_unbroken(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     tree = {**TWO, "baselines": ["tfidf", "no_corpus"]}
     unbroken = compare(toy(toy_files, tmp_path / "unbroken"), tree)
@@ -179,6 +180,7 @@ def test_changed_data_is_refused(toy_files: Path, tmp_path: Path, stubs: Stubs) 
     assert (tmp_path / "out" / RECORD).read_bytes() == before
 
 
+@pytest.mark.long
 def test_broken_training_ends_a_run_and_not_the_comparison(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     stubs.trouble["two/seed-0 pretrain"] = TrainingError("the loss was not finite")
     outcome = compare(toy(toy_files, tmp_path / "out"), TWO)
@@ -192,6 +194,7 @@ def test_broken_training_ends_a_run_and_not_the_comparison(toy_files: Path, tmp_
     assert stubs.calls == []  # a failure is an answer; it is not tried again
 
 
+@pytest.mark.long
 def test_a_failed_run_that_was_finished_by_hand_counts(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     unbroken = compare(toy(toy_files, tmp_path / "unbroken"), TWO)
     stubs.trouble["two/seed-0 pretrain"] = TrainingError("out of memory")

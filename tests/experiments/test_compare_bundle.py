@@ -51,6 +51,7 @@ def test_the_same_table_as_in_place(
     assert (again.code, again.out, stubs.calls) == (0, answer.out, [])
 
 
+@pytest.mark.long
 def test_stopped_there_what_is_finished_can_be_taken_home(
     bundle: Path, tmp_path: Path, stubs: Stubs, command: Callable[..., Answer]
 ) -> None:
@@ -81,6 +82,7 @@ def test_selected_text_travels_too(tmp_path: Path, stubs: Stubs, command: Callab
     assert tokenizer == str(tmp_path / "there" / "variants" / "one" / "seed-0" / "pack" / "tokenizer")
 
 
+@pytest.mark.long
 def test_variants_and_seeds_may_be_added_there(
     bundle: Path, tmp_path: Path, stubs: Stubs, command: Callable[..., Answer]
 ) -> None:

@@ -183,6 +183,7 @@ def test_prepared_is_not_complete(toy_files: Path, tmp_path: Path, file: Path, s
     assert not outcome.is_complete
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_terminated_process_leaves_a_whole_file(
     toy_files: Path, tmp_path: Path, file: Path, repository: Path

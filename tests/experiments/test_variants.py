@@ -183,6 +183,7 @@ def test_the_baseline_without_the_corpus_has_the_tokenizer_of_the_variant() -> N
         "select.name": "none",
         "pretrain.objectives.corpus.weight": 0,
         "pretrain.weighting.name": "equal",
+        "pretrain.weighting.task_warmup": 0.0,
     }
     assert baseline.seeds == (4, 5)
     given = plan(tokenizer={"path": "words"}).variant("no_corpus").settings

@@ -35,18 +35,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.long
 def test_its_options_are_saved_with_the_model(run: Path) -> None:
     config = json.loads((run / "model" / "config.json").read_text())
     assert (config["model_type"], config["endtask_encoder"]) == ("endtask", "convolution")
     assert config["encoder_options"] == {"kernel": 5}
 
 
+@pytest.mark.long
 def test_its_model_predicts(run: Path) -> None:
     done = endtask("predict", run, "soup bread salt oven")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[0] in ("food", "space", "sport")
 
 
+@pytest.mark.long
 def test_without_the_plugin_its_model_is_not_loaded(run: Path) -> None:
     done = endtask("predict", run, "soup bread salt oven", plugin=False)
     assert done.returncode == 2

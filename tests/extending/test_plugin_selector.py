@@ -42,6 +42,7 @@ def perplexities(run: Path) -> list[float]:
     return [math.exp(-item.score) for item in selected]
 
 
+@pytest.mark.long
 def test_a_run_from_start_to_end(toy: Path, tmp_path: Path) -> None:
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run", order=4)
     ended = endtask("run", settings, "--quiet")
@@ -58,6 +59,7 @@ def test_a_run_from_start_to_end(toy: Path, tmp_path: Path) -> None:
     assert "to do" not in again.stdout, "the environment variable loads the same plug-in"
 
 
+@pytest.mark.long
 def test_a_run_folder_does_not_bring_its_code(toy: Path, tmp_path: Path) -> None:
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
     ended = endtask("run", settings, "--until", "read", plugin=False)

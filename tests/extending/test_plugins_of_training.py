@@ -35,6 +35,7 @@ def write_settings(folder: Path, **pretrain: Any) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_an_objective_with_a_head_of_its_own_is_one_file(tmp_path: Path) -> None:
     objectives = {"spans": {"kind": "shuffled_span", "texts": "selection", "share": 0.4}, "task": {"kind": "joint"}}
     settings = write_settings(tmp_path, objectives=objectives, weighting="equal")
@@ -57,6 +58,7 @@ def test_options_of_an_objective_from_outside_are_checked(tmp_path: Path, comman
     assert "pretrain.objectives.spans.shar" in refused.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("power", [0, 1])
 def test_a_weighting_is_one_file(power: int, tmp_path: Path) -> None:
     settings = write_settings(tmp_path, weighting={"name": "loss_size", "power": power})

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import socket
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from endtask.errors import InputError
 from endtask.export.markdown import cell, code, plain
+from endtask.io.atomic import write_text
 from endtask.io.run_layout import SELECTION, SETTINGS_FILE
 from endtask.io.selection_table import write_selection
 from endtask.records import Document, Selected
@@ -78,3 +82,14 @@ def test_the_guard_against_connections_sees_them(no_network: list[object]) -> No
         connection.connect(("192.0.2.1", 80))
     assert no_network == ["192.0.2.1", "192.0.2.1"]
     no_network.clear()
+
+
+def test_devices_and_pipes_are_never_replaced(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link):
+        with pytest.raises(InputError, match="never replaced"):
+            write_text(path, "words")
+        assert stat.S_ISFIFO(path.stat().st_mode)
+    assert sorted(tmp_path.iterdir()) == [link, pipe]

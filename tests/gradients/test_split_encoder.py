@@ -99,6 +99,7 @@ def test_what_a_loss_reads_is_known_for_the_heads_of_one_position() -> None:
     assert reading.positions.tolist() == [0, 4]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("layer", "dtype"), [("last", torch.bfloat16), ("half", torch.float32)])
 def test_compiled_parts_are_one_graph_each_and_give_the_same(

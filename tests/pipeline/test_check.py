@@ -386,7 +386,7 @@ def test_a_leak_is_named(tmp_path: Path, command: Command) -> None:
 @pytest.mark.slow
 def test_published_tasks(shared_data: Path, command: Command, task: str, said: str) -> None:
     answer = command("check", "--task", shared_data / "tasks" / task, "--quiet")
-    assert answer.err == ""
+    assert all("lose a marker" in line for line in answer.err.splitlines())
     assert said in answer.out
     if task == "citation_intent":
         assert "trust the leak-free score (87 rows)" in answer.out  # what it means

@@ -56,6 +56,7 @@ def of_stage(run: Path, stage: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if name != "manifest.json"}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_killed_all_over_retrieval(toy: Path, tmp_path: Path, repository: Path) -> None:
     """The same bits come out, and no shard that was finished before the kill is read again."""
@@ -85,6 +86,7 @@ def test_killed_all_over_retrieval(toy: Path, tmp_path: Path, repository: Path) 
     assert all(place in reached for place in ("scratch/rankings/", "retrieve.partial/retrieved.parquet", "fetched"))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_command_killed_from_outside(
     toy: Path, tmp_path: Path, driven: tuple[Path, dict[str, dict[str, Any]]]

@@ -36,6 +36,7 @@ def run_program(**environment: str) -> tuple[str, str]:
     return done.stdout.strip(), done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_code_is_kept_under_the_users_cache_folder(tmp_path: Path) -> None:
     if sys.platform in ("win32", "darwin"):

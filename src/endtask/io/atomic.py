@@ -8,16 +8,20 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from endtask.errors import InputError
 
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path; rename it to `path` when the block succeeds, delete it otherwise."""
     path = Path(path)
+    _refuse_devices(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -30,6 +34,16 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _refuse_devices(path: Path) -> None:
+    """Raise `InputError` for a device or a pipe, which a rename would replace by a file, for all programs."""
+    try:
+        kind = os.stat(path).st_mode
+    except OSError:
+        return
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+        raise InputError("a device or a pipe, which is never replaced", path=path, hint="name a file")
 
 
 def remove_leftovers(folder: Path) -> None:
