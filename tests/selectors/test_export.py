@@ -57,7 +57,7 @@ def write_run(folder: Path, selected: list[Selected]) -> Path:
 def test_round_trip(tmp_path: Path, name: str, rows: list[Selected]) -> None:
     target = tmp_path / name
     target.unlink(missing_ok=True)
-    counts = export_selection(write_run(tmp_path / "run", rows), target)
+    counts = export_selection(write_run(tmp_path / "run", rows), target, raw_cells=True)
     texts = [item.document.text for item in rows]
     assert counts == {"file": str(target), "passages": len(rows), "bytes": sum(len(text.encode()) for text in texts)}
     back = list(ImportedRows(target))
