@@ -21,7 +21,7 @@ from endtask.errors import InputError
 def atomic_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path; rename it to `path` when the block succeeds, delete it otherwise."""
     path = Path(path)
-    _refuse_devices(path)
+    _check_replaceable(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -36,7 +36,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _refuse_devices(path: Path) -> None:
+def _check_replaceable(path: Path) -> None:
     """Raise `InputError` for a device or a pipe, which a rename would replace by a file, for all programs."""
     try:
         kind = os.stat(path).st_mode
