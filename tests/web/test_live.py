@@ -82,7 +82,7 @@ def test_resume_and_stop(own_client: TestClient, unfinished: Path, patient: Path
     process = own_client.app.state.site.jobs._processes[unfinished]  # type: ignore[attr-defined]
     assert own_client.post("/api/runs/run/stop").status_code == 200
     assert process.wait(10) == -signal.SIGTERM
-    assert own_client.get("/api/runs/run/progress").json()["problem"] is not None or not patient.exists()
+    assert own_client.get("/api/runs/run/progress").json()["alive"] is False
 
 
 def test_stop_signals_the_process_that_holds_the_lock(own_client: TestClient, unfinished: Path) -> None:

@@ -18,7 +18,7 @@ def settings_schema() -> Tree:
     """Return the schema of a settings file, with the parts that are registered now.
 
     >>> sorted(settings_schema()["properties"])[:3]
-    ['aligned', 'budget', 'compile']
+    ['aligned', 'budget', 'cluster']
     """
     schema = _with_parts(Settings)
     preset = {"type": "string", "enum": preset_names(), "description": "start from a shipped preset"}

@@ -148,7 +148,8 @@ def _finetuning_in_steps(phase: Phase, packed: Path, settings: Settings, stage: 
         return 0.0
     _, budget = split_budget(settings, stage.plan.get("finetuning_share"))
     if budget is None:
-        return tokens_to_read(packed, settings) / max(1.0, float(stage.plan["cost_per_step"]["tokens"]))
+        cost = stage.plan.get("cost_per_step")
+        return tokens_to_read(packed, settings) / max(1.0, float(cost["tokens"])) if cost else 0.0
     share = budget.amount / settings.budget.amount
     return phase.steps * share / max(1e-3, 1 - share)
 
