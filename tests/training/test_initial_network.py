@@ -113,8 +113,8 @@ def test_another_tokenizer_may_have_fewer_tokens_but_not_more(
 
 
 def test_marks_need_no_room_in_the_checkpoint(task: Task, run_settings: Settings, tmp_path: Path) -> None:
-    save_checkpoint(tmp_path / "model", "bert")  # with room for three
-    markers = ["[[", "]]", "<<", ">>"]
+    save_checkpoint(tmp_path / "model", "bert")  # with room for seven
+    markers = ["[[", "]]", "<<", ">>", "{{", "}}", "@A$", "@B$"]
     settings = from_checkpoint(run_settings, tmp_path / "model", tokenizer={"entity_markers": markers})
     check_checkpoint(task, settings)
     tokenizer = existing_tokenizer(settings)
