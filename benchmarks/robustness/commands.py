@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.toy_run import toy_settings
+
 Tree = dict[str, Any]
 RUN = "run"
 """The folder, in a case's own, that commands make or start from."""
@@ -35,26 +37,13 @@ class Command:
 
 def toy(**changes: Any) -> Tree:
     """Return the settings of a small run; `changes` replace values by dotted key, with __ for the dot."""
-    tree: Tree = {
-        "output_dir": RUN,
-        "budget": "8steps",
-        "threads": 1,
-        "device": "cpu",
-        "task": {"path": "data/task"},
-        "corpus": {"sources": [{"path": "data/corpus.jsonl"}]},
-        "retrieve": {"top_k": 5},
-        "select": {"budget": "50%"},
-        "tokenizer": {"vocab_size": 200},
-        "model": {
-            "hidden_size": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-            "max_position_embeddings": 32,
-        },
-        "pretrain": {"max_length": 16, "batch_size": 8, "checkpoint_steps": 2, "gradient_accumulation_steps": 1},
-        "finetune": {"max_length": 16, "batch_size": 16, "epochs": 1, "seeds": [0, 1], "checkpoint_steps": 2},
-    }
+    tree = toy_settings(
+        Path("data"),
+        Path(RUN),
+        budget="8steps",
+        pretrain={"max_length": 16, "batch_size": 8, "checkpoint_steps": 2, "gradient_accumulation_steps": 1},
+        finetune={"max_length": 16, "batch_size": 16, "epochs": 1, "seeds": [0, 1], "checkpoint_steps": 2},
+    )
     for key, value in changes.items():
         *parents, last = key.split("__")
         section = tree

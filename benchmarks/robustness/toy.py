@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from tests.toy_run import hashes, toy_settings
 
 _WORDS = {
     "café": ["soup", "bread", "salt", "oven", "crème", "taste"],
@@ -44,32 +45,18 @@ def _write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    return {
-        "budget": "8steps",
-        "threads": 1,
-        "device": "cpu",
-        "task": {"path": str(folder / "tâche")},
-        "corpus": {"sources": [{"path": str(folder / "corpus.jsonl")}]},
-        "retrieve": {"top_k": 5},
-        "select": {"budget": "50%"},
-        "tokenizer": {"vocab_size": 200},
-        "model": {
-            "hidden_size": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-            "max_position_embeddings": 32,
-        },
-        "pretrain": {"max_length": 16, "batch_size": 8, "checkpoint_steps": 2},
-        "finetune": {"max_length": 16, "batch_size": 16, "epochs": 2, "seeds": [0, 1], "checkpoint_steps": 3},
-    }
+    settings = toy_settings(
+        folder,
+        folder / "run",
+        budget="8steps",
+        task={"path": str(folder / "tâche")},
+        pretrain={"max_length": 16, "batch_size": 8, "checkpoint_steps": 2},
+        finetune={"max_length": 16, "batch_size": 16, "epochs": 2, "seeds": [0, 1], "checkpoint_steps": 3},
+    )
+    return {key: value for key, value in settings.items() if key != "output_dir"}  # each run has its own
 
 
 def digests(run: Path) -> dict[str, str]:
     """Return digests of a run's weights, tokenizer, predictions and scores; files that hold times are left out."""
-    files = {file for pattern in _RESULTS for file in run.glob(pattern) if file.is_file()}
-    return {
-        str(file.relative_to(run)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(files)
-        if file.name not in _WITH_TIMES
-    }
+    found = hashes(run, *_RESULTS)
+    return {name: digest for name, digest in found.items() if Path(name).name not in _WITH_TIMES}
