@@ -31,7 +31,7 @@ MOST_CHARACTERS = 100_000_000
 
 def write_baselines(task: Task, split: str, folder: Path) -> None:
     """Write the answers of the majority and of linear models for dev and for the scored split."""
-    linear, note = _linear_models(task)
+    linear, note = fitted_linear_models(task)
     rows = {"dev": task.dev, "scored": task.splits[split]}
     answers = [
         {
@@ -45,7 +45,7 @@ def write_baselines(task: Task, split: str, folder: Path) -> None:
         warn(note)
 
 
-def _linear_models(task: Task) -> tuple[list[BaselineModel], str | None]:
+def fitted_linear_models(task: Task) -> tuple[list[BaselineModel], str | None]:
     """Return the fitted models, or none and the reason."""
     if sum(map(len, texts_of(task.train))) > MOST_CHARACTERS:
         return [], f"no TF-IDF baseline: train has more than {MOST_CHARACTERS / 1e6:.0f} million characters"

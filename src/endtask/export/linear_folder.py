@@ -11,11 +11,12 @@ from endtask.config import Settings
 from endtask.errors import InputError
 from endtask.evaluation.baselines import BaselineModel
 from endtask.evaluation.linear_text import LinearTextModel
+from endtask.evaluation.run_baselines import fitted_linear_models
 from endtask.evaluation.task_metrics import Measure, measure_of
 from endtask.export.markdown import code, plain
 from endtask.io.atomic import write_json, write_text
 from endtask.io.run_layout import MODEL_FACTS, NETWORK
-from endtask.progress import say
+from endtask.progress import say, warn
 from endtask.serving.linear_model import save_linear
 from endtask.task import Task
 from endtask.task.targets import targets
@@ -46,7 +47,11 @@ def better_linear_model(task: Task, settings: Settings, network_dev: dict[str, A
     if settings.finetune.fallback != "tfidf":
         return None
     measure, truth = measure_of(task, settings.evaluate), targets(task, "dev")
-    scored = [(measure.score(truth, model.predict(task.dev)), model) for model in task.task_type.linear_models(task)]
+    models, note = fitted_linear_models(task)
+    if note is not None:
+        warn(note)
+        return None
+    scored = [(measure.score(truth, model.predict(task.dev)), model) for model in models]
     dev, best = max(scored, key=lambda pair: pair[0])
     network = float(network_dev[measure.name])
     say(_comparison(best, measure, dev, network))
