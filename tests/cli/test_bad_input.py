@@ -229,7 +229,7 @@ def test_a_tracker_that_is_not_installed(place: Path, command: Command, monkeypa
 
 OF_STAGE_1 = {
     "model.attention=flex": "key 'model.attention': flex does not work here (cpu, torch.float32",
-    "model.architecture=bert model.pooling=mean": "key 'model.pooling': mean: bert has cls",
+    "model.architecture=bert model.pooling=entity_markers": "key 'model.pooling': entity_markers: bert has cls",
     "pretrain.weighting.rho1=inf select.name=none": "key 'pretrain.objectives': nothing is left to train on",
 }
 

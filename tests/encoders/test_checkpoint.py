@@ -136,8 +136,8 @@ def test_dropout_and_pooling_are_for_the_settings_to_say(tmp_path: Path) -> None
         assert wrong.keys() <= {"attention_dropout"}, architecture
     for pooling in ("cls", "mean"):
         assert load(tmp_path / "lean", pooling=pooling).config.classifier_pooling == pooling
-    with pytest.raises(InputError, match="bert has cls, not mean"):
-        load(tmp_path / "bert", pooling="mean")
+    with pytest.raises(InputError, match="roberta has cls, not mean"):
+        load(tmp_path / "roberta", pooling="mean")
 
 
 def test_labels_are_the_tasks_and_nothing_of_an_earlier_task_stays(tmp_path: Path) -> None:

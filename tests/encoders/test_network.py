@@ -240,6 +240,7 @@ def test_the_vocabulary_is_rounded_up(architecture: str, vocabulary: int, rounde
         ("lean", "cls", "cls"),
         ("modernbert", "auto", "mean"),
         ("bert", "auto", "cls"),
+        ("bert", "mean", "mean"),
         ("roberta", "cls", "cls"),
     ],
 )
@@ -251,7 +252,7 @@ def test_what_the_head_reads_is_for_the_settings_to_say(architecture: str, asked
 @pytest.mark.parametrize("architecture", ["bert", "roberta"])
 def test_a_pooling_that_the_stock_head_lacks_is_refused(architecture: str) -> None:
     with pytest.raises(InputError, match=rf"key 'model.pooling': {architecture} has cls"):
-        pooling_of(ModelSettings(path="a checkpoint", pooling="mean"), encoders.get(architecture)(), ())
+        pooling_of(ModelSettings(path="a checkpoint", pooling="entity_markers"), encoders.get(architecture)(), (7,))
 
 
 def test_roberta_counts_positions_from_its_padding() -> None:

@@ -1,4 +1,4 @@
-"""Saved heads that read entity markers alone."""
+"""Saved heads that no stock class has: those that read entity markers alone, and BERT's over the mean."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from endtask.encoders.checkpoint import load_network, open_checkpoint
 from endtask.encoders.heads import markers_of, pool
 from endtask.encoders.huggingface import save_classifier, to_classifier
 from endtask.encoders.network import Network, build_network
-from endtask.encoders.saved_model import ModernBertForMarkedClassification, classifier_class
+from endtask.encoders.saved_model import (
+    BertForMeanClassification,
+    ModernBertForMarkedClassification,
+    classifier_class,
+)
 from endtask.errors import InputError
 from endtask.serving.predictor import load
 from endtask.tokenization.tokenizer import save_tokenizer
@@ -105,3 +109,40 @@ def test_marks_that_are_not_there_cannot_be_read() -> None:
 def test_bert_reads_its_first_token_whatever_marks_there_are() -> None:
     network = marked("bert")
     assert (network.architecture.pooling(network.config), markers_of(network.config)) == ("cls", ())
+
+
+def mean_bert() -> Network:
+    return marked("bert", pooling="mean")
+
+
+@torch.inference_mode()
+def test_bert_over_the_mean_is_saved_and_loaded_again(tmp_path: Path) -> None:
+    network, texts = mean_bert(), make_packed(tmp_path / "packed")
+    batch = batch_of(network, texts)
+    hidden = network(batch)
+    means = torch.stack([part.mean(0) for part in hidden.split(texts.lengths.tolist())])
+    ours = network.task_logits(hidden, batch)
+    assert ours.allclose(network.heads["task"](means), atol=1e-5)
+    save_classifier(network, tmp_path / "model")
+    save_tokenizer(make_tokenizer(), tmp_path / "model")
+    saved = classifier_class(open_checkpoint(str(tmp_path / "model")).config).from_pretrained(str(tmp_path / "model"))
+    assert isinstance(saved, BertForMeanClassification)
+    assert ours.allclose(saved.eval()(**stock_inputs(network, texts)).logits, atol=1e-5)
+    answers = load(tmp_path / "model").predict(make_texts(24, longest=6))
+    found = torch.tensor([list(answer.probabilities.values()) for answer in answers])
+    assert found.allclose(ours.softmax(-1), atol=1e-5)
+
+
+def test_a_stock_bert_misses_the_head_over_the_mean_and_says_so(tmp_path: Path) -> None:
+    save_classifier(mean_bert(), tmp_path / "model")
+    _, told = AutoModelForSequenceClassification.from_pretrained(str(tmp_path / "model"), output_loading_info=True)
+    assert {"classifier.weight", "bert.pooler.dense.weight"} <= set(told["missing_keys"])
+
+
+def test_bert_reads_its_first_token_again_where_the_settings_say_so(tmp_path: Path) -> None:
+    save_classifier(mean_bert(), tmp_path / "model")
+    checkpoint = open_checkpoint(str(tmp_path / "model"))
+    settings = ModelSettings(path=str(tmp_path / "model"))
+    again = load_network(checkpoint, settings, pad_id=0, labels=LABELS, seed=0)
+    assert again.architecture.pooling(again.config) == "cls"
+    assert not isinstance(to_classifier(again), BertForMeanClassification)

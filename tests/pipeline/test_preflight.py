@@ -60,7 +60,7 @@ def test_nothing_wrong_is_nothing_said() -> None:
 @pytest.mark.parametrize(
     ("model", "line"),
     [
-        ({"architecture": "bert", "pooling": "mean"}, "key 'model.pooling'"),
+        ({"architecture": "bert", "pooling": "entity_markers"}, "key 'model.pooling'"),
         ({"architecture": "roberta", "attention": "flex"}, "key 'model.attention'"),
         ({"architecture": "modernbert", "attention": "varlen"}, "key 'model.attention'"),
     ],

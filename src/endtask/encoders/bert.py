@@ -1,4 +1,4 @@
-"""BERT by Hugging Face's classes, with or without padding; the head reads the first token."""
+"""BERT by Hugging Face's classes, with or without padding; the head reads the first token or the mean."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Bert(StockEncoder):
     padded = True
     backends: ClassVar[tuple[Backend, ...]] = ("varlen", "padded")
     input_names: ClassVar[tuple[str, ...]] = ("input_ids", "token_type_ids", "attention_mask")
-    poolings: ClassVar[tuple[Pooling, ...]] = ("cls",)
+    poolings: ClassVar[tuple[Pooling, ...]] = ("cls", "mean")
     output_projection = "encoder.layer.{}.attention.output.dense"
     model_type = "bert"
     to_classifier: ClassVar[dict[str, str]] = {
@@ -50,7 +50,7 @@ class Bert(StockEncoder):
     ) -> Any:
         from endtask.encoders.attention import ATTENTION
 
-        return self.config_class()(
+        config = self.config_class()(
             vocab_size=vocabulary,
             pad_token_id=special_ids["pad"],
             max_position_embeddings=positions,
@@ -59,6 +59,8 @@ class Bert(StockEncoder):
             attn_implementation=ATTENTION,
             **vars(shape),
         )
+        _set_pooling(config, pooling)
+        return config
 
     def separates_pairs(self, config: Any) -> bool:
         return bool(config.type_vocab_size >= 2)
@@ -69,9 +71,12 @@ class Bert(StockEncoder):
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
         config.classifier_dropout = None  # the encoder's dropout
         config._attn_implementation = ATTENTION
+        _set_pooling(config, pooling)
 
     def pooling(self, config: Any) -> Pooling:
-        return "cls"
+        from endtask.encoders.heads import reads_mean
+
+        return "mean" if reads_mean(config) else "cls"
 
     def encoder(self, config: Any) -> nn.Module:
         encoder: nn.Module = self._stock_class("Model")(config, add_pooling_layer=False)
@@ -111,11 +116,24 @@ class Bert(StockEncoder):
         return transform
 
     def task_head(self, config: Any) -> nn.Module:
-        from endtask.encoders.heads import PoolerHead
+        from endtask.encoders.heads import PoolerHead, TokenHead, reads_mean
 
-        return PoolerHead(config)
+        return TokenHead(config) if reads_mean(config) else PoolerHead(config)
 
     def token_head(self, config: Any) -> nn.Module:
         from endtask.encoders.heads import TokenHead
 
         return TokenHead(config)
+
+    def classifier(self, config: Any) -> Any:
+        from endtask.encoders.heads import reads_mean
+        from endtask.encoders.saved_model import BertForMeanClassification
+
+        return BertForMeanClassification(config) if reads_mean(config) else super().classifier(config)
+
+
+def _set_pooling(config: Any, pooling: Pooling) -> None:
+    if pooling == "mean":
+        config.classifier_pooling = pooling
+    elif hasattr(config, "classifier_pooling"):  # of a checkpoint's earlier task
+        del config.classifier_pooling

@@ -154,6 +154,11 @@ def markers_of(config: Any) -> tuple[int, ...]:
     return tuple(getattr(config, "marker_token_ids", None) or ())
 
 
+def reads_mean(config: Any) -> bool:
+    """Return whether BERT's task head reads the mean over the tokens, which no stock class does."""
+    return getattr(config, "classifier_pooling", "cls") == "mean"
+
+
 def pool(hidden: Tensor, batch: TextBatch, pooling: str, markers: tuple[int, ...] = ()) -> Tensor:
     """Return one vector per text: (N, hidden) -> (S, hidden).
 

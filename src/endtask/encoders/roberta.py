@@ -10,7 +10,7 @@ from endtask.encoders.bert import Bert
 if TYPE_CHECKING:
     from torch import nn
 
-    from endtask.encoders.base import Shape
+    from endtask.encoders.base import Pooling, Shape
 
 
 @encoders.register("roberta")
@@ -18,6 +18,7 @@ class Roberta(Bert):
     """No token types; the first token has position pad id + 1."""
 
     stock = "Roberta"
+    poolings: ClassVar[tuple[Pooling, ...]] = ("cls",)
     input_names: ClassVar[tuple[str, ...]] = ("input_ids", "attention_mask")
     model_type = "roberta"
     to_classifier: ClassVar[dict[str, str]] = {"encoder.": "roberta.", "heads.task.stock.": "classifier."}

@@ -1,4 +1,4 @@
-"""Classes of saved models without a stock class: other registered encoders, and ModernBERT with entity markers.
+"""Classes of saved models without a stock class: other encoders, ModernBERT with entity markers, BERT with the mean.
 
 Importing this module registers them with `transformers`, so that `AutoConfig` and `AutoModelFor...` load such a folder.
 The encoder itself must be registered: a folder never contains code.
@@ -15,6 +15,8 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
+    BertModel,
+    BertPreTrainedModel,
     ModernBertModel,
     ModernBertPreTrainedModel,
     PretrainedConfig,
@@ -24,7 +26,7 @@ from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutp
 from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
 
 from endtask.encoders.batch import Layout, TextBatch, lay_out_tokens
-from endtask.encoders.heads import MaskedLMHead, markers_of, pool
+from endtask.encoders.heads import MaskedLMHead, markers_of, pool, reads_mean
 from endtask.registry import encoders
 
 if TYPE_CHECKING:
@@ -187,10 +189,43 @@ class ModernBertForMarkedClassification(ModernBertPreTrainedModel):  # type: ign
         return is_marker | (present & ~is_marker.any(1, keepdim=True))
 
 
+class BertForMeanClassification(BertPreTrainedModel):  # type: ignore[misc]
+    """A linear layer over the mean of BERT's token vectors, which is what sentence encoders were trained for.
+
+    Hugging Face's classifier reads the first token. The head has another name than its head, so that the stock class
+    warns of a missing head.
+    """
+
+    weight_names: ClassVar[dict[str, str]] = {"encoder.": "bert.", "heads.task.classifier.": "mean_classifier."}
+    """Prefixes of the network's weight names -> prefixes in this class."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.mean_classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None, **_: Any
+    ) -> SequenceClassifierOutput:
+        """Return logits (S, classes) of token ids (S, T)."""
+        present = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        hidden = self.bert(input_ids, present, token_type_ids).last_hidden_state  # (S, T, hidden)
+        read = present[..., None].to(hidden.dtype)  # (S, T, 1)
+        pooled = (hidden * read).sum(1) / read.sum(1).clamp(min=1)  # (S, hidden)
+        return SequenceClassifierOutput(logits=self.mean_classifier(self.dropout(pooled)))
+
+
 def classifier_class(config: Any) -> Any:
     """Return the class that loads a saved classifier of texts."""
-    is_marked = markers_of(config) and not isinstance(config, EncoderConfig)
-    return ModernBertForMarkedClassification if is_marked else AutoModelForSequenceClassification
+    if isinstance(config, EncoderConfig):
+        return AutoModelForSequenceClassification
+    if markers_of(config):
+        return ModernBertForMarkedClassification
+    is_mean = config.model_type == "bert" and reads_mean(config)
+    return BertForMeanClassification if is_mean else AutoModelForSequenceClassification
 
 
 AutoConfig.register(EncoderConfig.model_type, EncoderConfig)

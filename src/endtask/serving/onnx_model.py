@@ -95,7 +95,7 @@ def write_onnx(model: Path, path: Path, texts: Sequence[Any], *, per_token: bool
     example = dict(_tokens(tokenizer, texts))
     batch = torch.export.Dim("batch", min=1, max=1 << 16)
     tokens = torch.export.Dim("tokens", min=2, max=min(int(tokenizer.model_max_length), 1 << 20))
-    if type(network).__module__.startswith("endtask.") and not hasattr(network, "marked_head"):
+    if network.config.model_type == "endtask":
         raise InputError("an encoder without a class in transformers cannot be exported to ONNX", path=model)
     with quiet_export():
         torch.onnx.export(
