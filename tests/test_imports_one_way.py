@@ -18,6 +18,7 @@ ORDER = (
     "sklearn",
     "demo",
     "web",
+    "analysis",
     "api",
     "experiments",
     "bundle",

@@ -78,6 +78,7 @@ FLAGS = {
     ],
     "evaluate": ["RUN", "FILE", "--json", "--quiet"],
     "labels": ["RUN", "--to", "--raw-cells", "--json"],
+    "analyze": ["RUN", "--also", "--json", "--quiet"],
     "export": ["RUN", "--to", "--output", "--repo", "--public", "--json", "--quiet"],
     "report": ["RUN", "--latency", "--json"],
     "serve": ["FOLDER", "--host", "--port", "--token-file", "--name"],

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from endtask.cli import (
+    analyze,
     bundle,
     check,
     compare,
@@ -74,7 +75,7 @@ app = typer.Typer(
 )
 VERBS = (
     *(init, check, plan, run, search, compare, few_shot, bundle, retrieve, select, selection, why),
-    *(predict, evaluate, labels, export, report, serve, verify, ls, demo, doctor, schema),
+    *(predict, evaluate, labels, analyze, export, report, serve, verify, ls, demo, doctor, schema),
 )
 for verb in VERBS:
     app.command(verb.NAME, epilog=verb.EXAMPLES)(verb.command)

@@ -58,3 +58,6 @@ TRACKERS = "trackers"
 
 # In the run's folder, if requested: the model's latency for one text.
 LATENCY = "latency.json"
+
+# In the run's folder, if requested: attention heads and maps of sentence vectors of some models.
+ANALYSIS = "analysis.json"

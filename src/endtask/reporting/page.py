@@ -11,6 +11,7 @@ from typing import Any
 from endtask.io.atomic import write_text
 from endtask.registry import task_types
 from endtask.reporting import baselines, errors, quality, scores, selection
+from endtask.reporting.analysis import analysis_of
 from endtask.reporting.costs import stage_costs, total_cost
 from endtask.reporting.curves import finetune_charts, objective_rows, pretrain_charts
 from endtask.reporting.headline import headline_of, tiles_of, verdict_sentence
@@ -28,6 +29,7 @@ SECTIONS = {
     "slices": "Slices",
     "training": "Training",
     "selection": "Selection",
+    "analysis": "Inside the encoder",
     "data": "Task data",
     "cost": "Cost",
     "use": "Use the model",
@@ -98,6 +100,8 @@ def _context(run: RunFolder) -> Context:
     evidence = _evidence(run)
     absent = {name for name in ("labels", "calibration", "slices") if not evidence[name]}
     absent |= set() if run.results else {"errors"}
+    analysis = analysis_of(run)
+    absent |= {"analysis"} if analysis is None else set()
     return {
         **evidence,
         "sections": [(name, title) for name, title in SECTIONS.items() if name not in absent],
@@ -114,6 +118,7 @@ def _context(run: RunFolder) -> Context:
         "pretrain_charts": pretrain_charts(run),
         "finetune_charts": finetune_charts(run),
         "versions": _versions(run),
+        "analysis": analysis,
         **_use(run),
     }
 

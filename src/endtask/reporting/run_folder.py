@@ -11,6 +11,7 @@ from endtask.config import read_tree
 from endtask.errors import InputError, a_few
 from endtask.io.nested import changes_in_words, flatten
 from endtask.io.run_layout import (
+    ANALYSIS,
     AUDIT,
     CALIBRATION,
     LATENCY,
@@ -114,6 +115,11 @@ class RunFolder:
     def latency(self) -> Tree | None:
         """The latency of the model for one text, if it was measured."""
         return _read_tree(self.path / LATENCY)
+
+    @property
+    def analysis(self) -> Tree | None:
+        """Attention heads and maps of sentence vectors, if `endtask analyze` made them."""
+        return _read_tree(self.path / ANALYSIS)
 
     @property
     def task_name(self) -> str:
