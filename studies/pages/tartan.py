@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Any
 
 from benchmarks.results_file import Results
@@ -32,6 +33,11 @@ PAPER = {
     for name, words in ((table, ""), (f"mt-{table}", "MT, "), (f"meta-{table}", "META, "))
 } | {"dapt-tapt": "DAPT, then TAPT"}
 """The variants of the paper's three tables."""
+_BOTH = "meta-dapt-tapt"
+_FIGURE_4 = (
+    "In the paper's figure the domain ends clearly above the task. `compare.html` and the report of a run draw the weights of "
+    "every step."
+)
 _DOMAIN_VARIANTS = ("dapt", "mt-dapt", "meta-dapt")
 _SHARED = {"dapt-1x": "DAPT, 1x", "dapt-all": "DAPT, all", **PAPER, "dapt-tapt": "DAPT + TAPT"}
 QUESTIONS: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
@@ -78,7 +84,7 @@ def pairs(compared: Compared) -> Iterator[Tree]:
 def tartan_tables(results: Results) -> str:
     """Return all tables of the page."""
     rows: list[Tree] = results.rows
-    parts = [*_over_plain(rows)]
+    parts = [*_over_plain(rows), *_last_weights(rows)]
     for start, words in STARTS.items():
         summary = f"All tables {words}, with intervals, tests, costs and times to the best dev score"
         parts += ["<details>", f"<summary>{summary}</summary>", ""]
@@ -125,6 +131,25 @@ def _over_plain(rows: list[Tree]) -> Iterator[str]:
                 lines.append([title, *(lead(found[0]) if found else "" for found in by_task)])
         heads = ["", *(NAMES[task] for task in TASKS)]
         yield from (f"**Points above plain fine-tuning, {words}**", "", *markdown(heads, lines), "")
+
+
+def _last_weights(rows: list[Tree]) -> Iterator[str]:
+    """Yield the lines of the table of learned weights at the end of pre-training, with both auxiliary texts."""
+    lines = []
+    for start, words in STARTS.items():
+        for task in TASKS:
+            if weights := [row["weights"] for row in select(rows, kind="curve", task=task, body=start, cell=_BOTH)]:
+                means = [f"{fmean(one[name] for one in weights):.2f}" for name in ("task", "tapt", "dapt")]
+                above = sum(one["task"] > one["dapt"] for one in weights)
+                lines.append([f"{NAMES[task]}, {words}", *means, f"{above} of {len(weights)}"])
+    if lines:
+        heads = ["", "the task", "its text", "the domain", "task above domain"]
+        yield from (
+            "**Learned weights after the last step, both texts (paper's Figure 4)**",
+            "",
+            *markdown(heads, lines),
+        )
+        yield from ("", _FIGURE_4, "")
 
 
 def _pair_title(row: Tree) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from endtask.experiments.published_scores import published_scores
 from endtask.experiments.statistics import Difference, Score
 from endtask.experiments.trial_results import Cost, EvaluationSet, TrialResult
 from endtask.experiments.variants import Variant
+from endtask.experiments.weight_curves import weight_charts
 
 COST = Cost(6e12, 5e12, 60.0, 90.0, 150_000_000, 42_000_000)
 
@@ -59,6 +61,22 @@ def _row(name: str, statistics: Score, leaks: bool) -> TableRow:
         statistics,
         COST,
     )
+
+
+def test_learned_weights_are_drawn_as_means_over_seeds(tmp_path: Path) -> None:
+    found = outcome(tmp_path)
+    trials = {**found.trials, "ours": (found.trials["ours"][0], replace(found.trials["ours"][0], seed=1))}
+    for seed, weights in ((0, (0.5, 0.3)), (1, (0.5, 0.2))):
+        folder = tmp_path / "variants" / "ours" / f"seed-{seed}" / "pretrain"
+        folder.mkdir(parents=True)
+        manifest = {"fingerprint": "f", "status": "finished", "seconds": 1.0, "counts": {}, "versions": {}}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        rows = [{"step": step, "weight/task": value} for step, value in enumerate(weights, start=1)]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [chart] = weight_charts(replace(found, trials=trials), found.tables[0])
+    assert "Weights, ours, mean of 2 pre-trainings" in chart
+    assert "0.25" in chart
+    assert len(charts(found, found.tables[0])) == 3  # with scores and costs; found's seeds are the first run twice
 
 
 def test_the_verdict(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from endtask.experiments.published_scores import published_scores
 from endtask.experiments.statistics import ALPHA, Difference, Score
 from endtask.experiments.trial_results import EvaluationSet
 from endtask.experiments.variants import VARIANTS
+from endtask.experiments.weight_curves import weight_charts
 from endtask.reporting import format as shown
 from endtask.reporting.plots_points import IntervalRow, LabelledPoint, interval_chart, point_chart
 
@@ -301,8 +302,9 @@ def write_comparison_page(result: ComparisonResult) -> Path:
 
 
 def charts(result: ComparisonResult, table: ResultTable) -> list[Markup]:
-    """Return a chart of the scores with their intervals, and one of score against cost if some variant was trained."""
-    return [chart for chart in (score_chart(result, table), cost_chart(result, table)) if chart is not None]
+    """Return a chart of the scores with their intervals, one of score against cost, and those of learned weights."""
+    first = [chart for chart in (score_chart(result, table), cost_chart(result, table)) if chart is not None]
+    return [*first, *weight_charts(result, table)]
 
 
 def score_chart(result: ComparisonResult, table: ResultTable) -> Markup | None:
