@@ -2,14 +2,16 @@
 
     python -m studies.collect mix FOLDER [--runs runs/mix]     # then `make docs`
 
-FOLDER holds TASK.json for each task of the study, or TASK-ANYTHING.json for the parts of a task. The files are packed
-into benchmarks/results/raw/NAME, tested together with the files stored before, and written to
-benchmarks/results/NAME.json. `--runs` adds the cost of each run up to its best dev score (`studies.curves`).
+FOLDER holds TASK.json for each task of the study, or TASK-ANYTHING.json for the parts of a task, and the files of
+`studies.curves`, TASK.curves.json.gz, if there are any. All are packed into benchmarks/results/raw/NAME, tested
+together with the files stored before, and written to benchmarks/results/NAME.json. `--runs` makes the files of
+`studies.curves` from the runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +23,19 @@ from endtask.experiments.record import read_record
 from endtask.experiments.spec import Study, TableSpec, read_study
 from studies.curves import write_curves
 from studies.pages import mix, tartan
-from studies.pages.alignment import encoder_rows, few_shot_rows
-from studies.stored_results import Compared, curve_rows, store, stored_files
+from studies.pages.alignment import arm_rows, encoder_rows, few_shot_rows
+from studies.pages.question import QUESTIONS, pairs_of
+from studies.stored_results import CURVES, Compared, curve_rows, store, stored_files
 
 Tree = dict[str, Any]
 STUDIES = Path(__file__).resolve().parent
+FEW_SHOT_ARMS = "alignment_fair"
+"""A few-shot study of several pre-trainings an arm; its files are those of `few-shot.json`."""
+
+
+def _study_of(name: str) -> str:
+    """Return the study file of a question, by the name of its results file."""
+    return "meta-gap" if name == "meta_gap_again" else name.replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,7 @@ TEMPLATES = {
     "influence": Template(("influence",)),
     "mix": Template(("mix",), ("task", "part"), mix.pairs, mix.best_fixed),
     "tartan": Template(("tartan-scratch", "tartan-checkpoint"), ("task", "body"), tartan.pairs),
+    **{name: Template((_study_of(name),), pairs=pairs_of(name)) for name in QUESTIONS if name != FEW_SHOT_ARMS},
 }
 
 
@@ -55,7 +66,7 @@ def collect(name: str, folder: Path | None, results: Path = RESULTS) -> Path:
         files = sorted(folder.glob("*.json"))
         if not files:
             raise InputError("no results file of a comparison there", path=folder)
-        store(files, raw)
+        store([*files, *sorted(folder.glob(f"*{CURVES}"))], raw)
     rows = [row for study in template.studies for row in study_rows(template, study, raw)]
     if not rows:
         raise InputError(f"no results file is named after a task of {' or '.join(template.studies)}.yaml", path=raw)
@@ -78,6 +89,29 @@ def collect_alignment(folder: Path, results: Path = RESULTS) -> Path:
         outcome = read_record(record.parent, "few-shot").outcome or {"tables": ()}
         rows += few_shot_rows(record.parents[1].name, outcome)
     return write_results("alignment", "endtask few-shot studies/alignment.yaml", rows, {"rows": len(rows)}, results)
+
+
+def collect_arms(folder: Path, results: Path = RESULTS) -> Path:
+    """Write the results file of the few-shot study with several pre-trainings an arm from TASK.json files."""
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise InputError("no results of a few-shot study there", path=folder, hint="TASK.json, copies of few-shot.json")
+    rows: list[Tree] = []
+    for file in files:
+        tree = read_few_shot(file)
+        rows += arm_rows(file.stem, tree)
+    command = "endtask few-shot studies/alignment-fair.yaml"
+    return write_results(FEW_SHOT_ARMS, command, rows, {"rows": len(rows)}, results)
+
+
+def read_few_shot(file: Path) -> Tree:
+    """Return the outcome in a copy of `few-shot.json`."""
+    try:
+        outcome: Tree = json.loads(file.read_bytes())["outcome"]
+        assert outcome["tables"]
+    except (ValueError, KeyError, TypeError, AssertionError):
+        raise InputError("not the few-shot.json of a finished study", path=file) from None
+    return outcome
 
 
 def study_rows(template: Template, name: str, raw: Path) -> Iterable[Tree]:
@@ -117,7 +151,7 @@ def titles(study: Study, table: TableSpec) -> dict[str, str]:
 def main() -> None:
     """Collect the results named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=(*TEMPLATES, "alignment"))
+    parser.add_argument("name", choices=(*TEMPLATES, "alignment", FEW_SHOT_ARMS))
     parser.add_argument("folder", type=Path, nargs="?", help="results files; unset: test the stored ones again")
     parser.add_argument(
         "--runs", type=Path, help="the folder of the comparisons, for their costs up to the best dev score"
@@ -126,8 +160,8 @@ def main() -> None:
     try:
         if args.runs is not None:
             write_curves(args.runs, RESULTS / "raw" / args.name)
-        alignment = args.name == "alignment"
-        print(collect_alignment(args.folder) if alignment else collect(args.name, args.folder))
+        few_shot = {"alignment": collect_alignment, FEW_SHOT_ARMS: collect_arms}
+        print(few_shot[args.name](args.folder) if args.name in few_shot else collect(args.name, args.folder))
     except InputError as error:
         parser.error(str(error))
 

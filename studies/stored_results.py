@@ -45,7 +45,9 @@ def read_tree(file: Path) -> Any:
 def store(files: Sequence[Path], folder: Path) -> None:
     """Pack results files into a folder; a run in an old and a new file is stored as in the new one."""
     folder.mkdir(parents=True, exist_ok=True)
-    trees = {folder / f"{file.stem}{PACKED}": read_tree(file) for file in files}  # reads all before it writes any
+    # Reads all before it writes any.
+    names = [file.name.removesuffix(".gz").removesuffix(".json") for file in files]
+    trees = {folder / f"{name}{PACKED}": read_tree(file) for name, file in zip(names, files, strict=True)}
     for target, tree in trees.items():
         if target.exists():
             old = read_tree(target)

@@ -51,6 +51,25 @@ def few_shot_rows(task: str, outcome: Tree) -> Iterator[Tree]:
                 }
 
 
+def arm_rows(task: str, outcome: Tree) -> Iterator[Tree]:
+    """Yield a row for each pre-training of an arm: variants are named ARM-SEED."""
+    for table in outcome["tables"]:
+        for row in table["rows"]:
+            arm, _, seed = row["run"].rpartition("-")
+            cell = f"{arm}-kept" if row["head"] == "keep" else arm
+            for entry in row["entries"]:
+                yield {
+                    "kind": "run",
+                    "task": task,
+                    "cell": cell,
+                    "seed": int(seed),
+                    "labels": entry["labels"],
+                    "trials": entry["trials"],
+                    "test": [round(entry["scores"]["accuracy"]["mean"], 5)],
+                    "perplexity": round(entry["scores"]["perplexity"]["mean"], 4),
+                }
+
+
 def encoder_rows(folder: Path) -> Iterator[Tree]:
     """Yield the cost of pre-training of each variant in a task's folder."""
     for stage in sorted(folder.glob("variants/*/seed-*/pretrain")):

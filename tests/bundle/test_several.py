@@ -69,6 +69,9 @@ def members(bundle: Path) -> list[str]:
 
 
 def test_what_runs_share_is_there_once(comparison: Path, tmp_path: Path) -> None:
+    tokenizer = comparison / "tokenizer" / "settings.yaml"  # of a shared tokenizer, an input of the runs
+    tokenizer.parent.mkdir()
+    tokenizer.write_bytes((comparison / "variants" / "a" / "seed-0" / "settings.yaml").read_bytes())
     made = write_bundle(comparison)
     assert made.file == tmp_path / "compared.tar.zst"
     assert made.runs == ("variants/a/seed-0", "variants/a/seed-1", "variants/b/seed-0")

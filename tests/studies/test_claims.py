@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from benchmarks.results_file import read_results
-from studies.claims import CLAIMS, Estimate, claim_rows, pooled, summary_of, verdict
+from benchmarks.results_file import read_results, write_results
+from studies import estimates
+from studies.claim_list import CLAIMS
+from studies.claims import claim_rows, summary_of
+from studies.estimates import Comparison, Estimate, estimate, pooled, verdict
 
 
 def test_the_stored_claims_are_those_of_the_results_files() -> None:
@@ -27,3 +32,35 @@ def test_the_mean_of_independent_differences_has_the_smaller_interval() -> None:
     assert (found.mean, found.low, found.high) == pytest.approx((3.0, 3.0 - 2**0.5, 3.0 + 2**0.5))
     assert verdict(found, "") == "holds"
     assert pooled([Estimate(2.0, None, None, None)]) is None
+
+
+def test_a_claim_is_decided_as_soon_as_its_results_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimates, "RESULTS", tmp_path)
+    monkeypatch.setattr(estimates, "read_results", lambda name: read_results(name, tmp_path))
+    undecided = next(row for row in claim_rows() if row["claim"] == 3)
+    assert (undecided["verdict"], undecided["reason"]) == ("undecided", "not run: `studies/tlm-rho2.yaml`")
+    pair = {
+        "kind": "pair",
+        "task": "sciie",
+        "cell": "rho2-20",
+        "over": "rho2-0",
+        "lead": 0.021,
+        "interval": [0.01, 0.03],
+    }
+    write_results("tlm_rho2", "endtask compare", [{**pair, "p": 0.001}], {"rows": 1}, tmp_path)
+    row = next(row for row in claim_rows() if row["claim"] == 3)
+    assert (row["verdict"], row["reason"], row["pooled"]["difference"]) == ("holds", "", 2.1)
+    assert [part["task"] for part in row["comparisons"]] == ["SciERC"]
+
+
+def test_a_weight_is_compared_with_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    curves = [
+        {"kind": "curve", "task": "sciie", "cell": "own-head", "seed": seed, "weights": {"task": weight}}
+        for seed, weight in enumerate((0.97, 0.98, 0.99))
+    ]
+    monkeypatch.setattr(Comparison, "rows", lambda self: curves)
+    found = estimate(Comparison("tartan_weights", "sciie", "own-head", "0.95", (), "task weight"))
+    assert found is not None
+    assert found.mean == pytest.approx(3.0)
+    assert verdict(found) == "holds"
+    assert estimate(Comparison("tartan_weights", "sciie", "other", "0.95", (), "task weight")) is None

@@ -43,11 +43,18 @@ def test_a_study_from_its_file_to_its_rows(
     }
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tree))
     results, runs = tmp_path / "results", tmp_path / "runs"
-    answer = command("compare", tmp_path / "tiny.yaml", "--output", runs, "--results", tmp_path / "came-back")
-    assert answer.code == 0, answer.err
+    prepared, came_back = tmp_path / "prepared", tmp_path / "came-back" / "toy-final.json"
+    came_back.parent.mkdir()
+    for step in (
+        ("compare", tmp_path / "tiny.yaml", "--output", prepared, "--until", "pack"),
+        ("bundle", prepared / "toy-final"),
+        ("compare", "--bundle", prepared / "toy-final.tar.zst", "--output", runs / "toy-final", "--results", came_back),
+    ):
+        answer = command(*step)
+        assert answer.code == 0, answer.err
     monkeypatch.setattr(collecting, "STUDIES", tmp_path)
     monkeypatch.setitem(collecting.TEMPLATES, "tiny", Template(("tiny",), ("task", "table")))
-    collecting.write_curves(runs, results / "raw" / "tiny")
+    collecting.write_curves(runs, came_back.parent)
     collect("tiny", tmp_path / "came-back", results)
     rows = read_results("tiny", results).rows
     cells = select(rows, kind="cell")

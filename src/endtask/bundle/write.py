@@ -64,6 +64,7 @@ _EXPERIMENT_RECORDS = ("compare.json", "search.json")
 # The manifest of this stage has the fingerprint of the input, so the bundle needs no copy of the input.
 _RECORDED_BY = {"corpus": "retrieve", "selection": "select", "aligned": "pack"}
 _DIGEST_CHARACTERS = 12
+_SHARED_TOKENIZER = "tokenizer"  # the folder of this run in a comparison
 
 
 @dataclass(frozen=True)
@@ -246,12 +247,17 @@ def _too_large(file: Path, bytes_: int, parts: Mapping[str, int], limit: int) ->
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """Return the folder itself if it is a run, else all run folders below it."""
+    """Return the folder itself if it is a run, else all run folders below it.
+
+    A comparison's run that only learned the shared tokenizer is left out: the tokenizer is an input of the others.
+    """
     if not folder.is_dir():
         raise InputError("no such folder", path=folder)
     runs = []
     for path, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if "compare.json" in names and _SHARED_TOKENIZER in folders:
+            folders.remove(_SHARED_TOKENIZER)
         if SETTINGS_FILE in names:
             runs.append(Path(path))
             folders.clear()

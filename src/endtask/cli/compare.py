@@ -148,7 +148,7 @@ def command(
     sources: list[Path] = []
     if bundle is not None:
         _check_no_settings({"SETTINGS": settings, **setting_flags, **study_flags}, bundle)
-        settings, output = _unpacked(bundle, output), None
+        settings, output = unpacked_comparison(bundle, output), None
     if settings is not None and is_comparison(settings):
         _check_no_settings({**setting_flags, "--output": output, **study_flags}, settings)
         resolved, recorded, presets = read_comparison_folder(settings)
@@ -287,7 +287,7 @@ def _check_no_training(flags: dict[str, str | None]) -> None:
         raise InputError(f"--finished trains nothing, and {flag} is about training", hint="leave out one of them")
 
 
-def _unpacked(bundle: Path, output: Path | None) -> Path:
+def unpacked_comparison(bundle: Path, output: Path | None) -> Path:
     """Return the folder of the bundle's comparison; unpack the bundle if needed."""
     from endtask.bundle.unpack import bundle_header, unbundle
     from endtask.experiments.compare import RECORD

@@ -33,14 +33,15 @@ EXAMPLES = examples(
     "endtask few-shot runs/both --labels 200 --train transformer --tasks main,all  # with its auxiliary tasks",
     "endtask few-shot runs/aligned --labels 200 --learning-rates 1e-4,1e-3 --set batch_size=32 --json",
     "endtask few-shot studies/alignment.yaml --var data=/mnt/data --devices 0,0,0",
+    "endtask few-shot --bundle ct.tar.zst --devices 0,0,0  # a study that another machine prepared",
 )
 
 
 def command(
     runs: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(metavar="RUN...", help="Folders of runs of one task with finished pre-training, or one study."),
-    ],
+    ] = None,
     labels: Annotated[
         str | None, typer.Option("--labels", metavar="A,B,...", help="Numbers of labels [50,100,150,200,1000].")
     ] = None,
@@ -76,6 +77,10 @@ def command(
     variables: VariableOption = None,
     study_tasks: StudyTasksOption = None,
     devices: DevicesOption = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", metavar="FILE", help="A study that `endtask compare --until pack` prepared."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FOLDER", help="Folder of results [RUN-few-shot, runs/STUDY].")
     ] = None,
@@ -93,6 +98,7 @@ def command(
     from endtask.experiments.spec import is_study_file
 
     set_quiet(quiet)
+    runs = runs or []
     if samples is not None and folds is not None:
         raise InputError("give one of --samples and --folds")
     lists = {"labels": labels, "seeds": seeds, "train": train, "head": head, "tasks": tasks}
@@ -102,7 +108,13 @@ def command(
     if held_out is not None:
         values["held_out"] = held_out if held_out == "dev" else _read_number(held_out, "--held-out")
     device_names = read_names(devices) or []
-    if len(runs) == 1 and is_study_file(runs[0]):
+    if (bundle is None) == (not runs):
+        raise InputError("give runs, a study, or --bundle", hint="endtask few-shot RUN")
+    if bundle is not None:
+        if variables or study_tasks:
+            raise InputError("--bundle: the study is in the bundle, with its variables and one of its tasks")
+        outcomes = {"": _run_bundle(bundle, values, overrides or [], device_names, output)}
+    elif len(runs) == 1 and is_study_file(runs[0]):
         outcomes = _run_study(runs[0], variables, study_tasks, values, overrides or [], device_names, output)
     else:
         if variables or study_tasks:
@@ -139,6 +151,20 @@ def _run_study(
         experiment.name: few_shot_study(experiment, devices=devices or study.devices, where=str(path))
         for experiment in experiments
     }
+
+
+def _run_bundle(
+    bundle: Path, values: dict[str, Any], overrides: list[str], devices: list[str], output: Path | None
+) -> FewShotOutcome:
+    from endtask.cli.compare import unpacked_comparison
+    from endtask.experiments.compare import read_comparison_folder
+    from endtask.experiments.few_shot.few_shot import few_shot_study
+    from endtask.experiments.spec import TaskStudy
+
+    settings, study, presets = read_comparison_folder(unpacked_comparison(bundle, output))
+    base = study.few_shot.model_dump(mode="json") if study.few_shot is not None else {}
+    study = study.model_copy(update={"few_shot": _few_shot_spec(base, values, overrides)})
+    return few_shot_study(TaskStudy("", settings, study, presets), devices=devices or study.devices, where=str(bundle))
 
 
 def _few_shot_spec(base: dict[str, Any], values: dict[str, Any], overrides: list[str]) -> FewShotSpec:

@@ -13,11 +13,26 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numba
-
+from endtask.errors import InputError
 from endtask.progress import say
 
+try:
+    import numba
+except ImportError:  # a machine that only trains what another one prepared may lack it
+    numba = None  # type: ignore[assignment]
+
 _compiling = threading.RLock()
+
+
+def njit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that kernels call, compiled by Numba; without Numba as it is, which no kernel calls."""
+    inner: Callable[..., Any] = function if numba is None else numba.njit(function)
+    return inner
+
+
+def has_numba() -> bool:
+    """Return whether kernels can be compiled."""
+    return numba is not None
 
 
 def compiled(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
@@ -44,6 +59,8 @@ class Kernel:
         return self._kernel(*arguments)
 
     def _compile(self) -> Callable[..., Any]:
+        if numba is None:
+            raise InputError("Numba is not installed here", hint="pip install numba; training a bundle needs none")
         folder = cache_folder()
         # Numba names the cached code of a function after its file and its name.
         if folder is None or not any(folder.rglob(f"*.{self.function.__name__}-*.nbi")):

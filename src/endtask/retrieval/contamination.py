@@ -17,11 +17,10 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.retrieval.compiled import compiled
+from endtask.retrieval.compiled import compiled, njit
 from endtask.retrieval.words import HASH_FACTOR, HASH_START, word_hash, words_of
 
 __all__ = ["RUN", "ContaminationFilter", "ContaminationIndex", "may_be_contaminated", "spellings"]
@@ -199,7 +198,7 @@ def _keys(columns: Iterable[Hashes]) -> Hashes:
     return keys
 
 
-@numba.njit
+@njit
 def run_key(hashes, start, length):  # type: ignore[no-untyped-def]
     """Return a key of `length` words from `start` on."""
     value = np.uint64(0)
@@ -209,13 +208,13 @@ def run_key(hashes, start, length):  # type: ignore[no-untyped-def]
     return value ^ (value >> _HALF)
 
 
-@numba.njit
+@njit
 def _is_set(bits, key):  # type: ignore[no-untyped-def]
     bit = key & np.uint64(bits.size * 64 - 1)
     return (bits[bit >> _SIX] >> (bit & _LOW_SIX)) & _ONE != 0
 
 
-@numba.njit
+@njit
 def _holds(entries, key):  # type: ignore[no-untyped-def]
     """Return whether one of the sorted entries has the upper half of the key."""
     first, last = 0, entries.size
@@ -228,7 +227,7 @@ def _holds(entries, key):  # type: ignore[no-untyped-def]
     return first < entries.size and entries[first] >> _HALF == key >> _HALF
 
 
-@numba.njit
+@njit
 def may_be_contaminated(hashes, breaks, count, bits, runs, shorts, short_lengths):  # type: ignore[no-untyped-def]
     """Return whether a passage of `count` words may contain an evaluation text; False only where `confirm` is False.
 
@@ -250,7 +249,7 @@ def may_be_contaminated(hashes, breaks, count, bits, runs, shorts, short_lengths
     return False
 
 
-@numba.njit
+@njit
 def _run_around(start, hashes, count, bits, runs):  # type: ignore[no-untyped-def]
     """Return whether an indexed run may contain the `PROBE` words at `start`; the bits of all its probes are set."""
     first = start
@@ -264,7 +263,7 @@ def _run_around(start, hashes, count, bits, runs):  # type: ignore[no-untyped-de
     return first + _STEP - 1 <= last
 
 
-@numba.njit
+@njit
 def _short_text_to(end, hashes, breaks, bits, shorts, short_lengths):  # type: ignore[no-untyped-def]
     """Return whether the words from the start of some sentence up to `end` may be a short text."""
     for length in range(1, min(short_lengths.size, end + 1)):
@@ -307,7 +306,7 @@ def _enter_runs(texts, hashes, starts, bits, runs):  # type: ignore[no-untyped-d
     return entered
 
 
-@numba.njit
+@njit
 def _enter_text(hashes, starts, words, bits, runs, entered):  # type: ignore[no-untyped-def]
     for first in range(words - PROBE + 1):
         bit = run_key(hashes, first, PROBE) & np.uint64(bits.size * 64 - 1)
@@ -330,7 +329,7 @@ def _drop_repeats(runs, texts):  # type: ignore[no-untyped-def]
     return count
 
 
-@numba.njit
+@njit
 def _same_run(texts, first, second):  # type: ignore[no-untyped-def]
     """Return whether the same `RUN` words start at two offsets; the last word may end a text in one of them."""
     words = 0

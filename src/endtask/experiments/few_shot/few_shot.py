@@ -88,17 +88,23 @@ def few_shot_study(
     )
     folder = Run(experiment.settings).folder
     variants = listed_variants(experiment.settings, study, where, experiment.presets)
-    runs = {variant.name: variant.trials(folder)[0].folder for variant in variants}
+    trials = [trial for variant in variants for trial in variant.trials(folder)]
+    runs = {_run_name(trial.variant.name, trial.seed, study): trial.folder for trial in trials}
     return few_shot(runs, spec, folder / _STUDY_FOLDER, devices=devices, start_worker=start_worker)
 
 
 def _pretraining_study(study: Study, spec: FewShotSpec) -> Study:
     """Return the study with only the variants of the tables, without baselines and tables."""
-    if study.seeds is not None and len(study.seeds) > 1:
-        raise InputError("a few-shot study pre-trains with one seed", key="seeds", hint="seeds: [0]")
-    table_variants = tuple(dict.fromkeys(row.variant for table in spec.tables.values() for row in table.rows))
+    names = {_run_name(name, seed, study): name for name in study.variants for seed in study.seeds or (0,)}
+    rows = [row.variant for table in spec.tables.values() for row in table.rows]
+    table_variants = tuple(dict.fromkeys(names.get(row, row) for row in rows))
     only = study.only or table_variants or None
     return study.model_copy(update={"baselines": {}, "tables": {}, "only": only, "few_shot": None})
+
+
+def _run_name(variant: str, seed: int, study: Study) -> str:
+    """Return the name that tables use: the variant's, with its seed where the study pre-trains with several."""
+    return f"{variant}-{seed}" if study.seeds is not None and len(study.seeds) > 1 else variant
 
 
 def few_shot(

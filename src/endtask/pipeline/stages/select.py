@@ -77,6 +77,7 @@ def _select(data: RunData, stage: StageFolder, finished: Finished) -> Counts:
 
 def select(run: RunContext) -> Counts:
     """Write the selection to `run.folder` and return counts for the manifest."""
+    from endtask.retrieval.compiled import has_numba
     from endtask.selectors.base import budget_in_bytes
     from endtask.selectors.quality import quality
 
@@ -89,7 +90,7 @@ def select(run: RunContext) -> Counts:
     selected = selector.select(run, path)
     share = selected.bytes / run.corpus_bytes if run.corpus_bytes else 0.0
     counts = {"passages": selected.passages, "bytes": selected.bytes, "share_of_corpus": share, **selected.counts}
-    if run.examples and selected.passages:
+    if run.examples and selected.passages and has_numba():
         counts["quality"] = quality(run, path)
     budget = run.settings.budget
     if share > LARGE_SHARE and (budget is None or selected.bytes > budget.at_least):

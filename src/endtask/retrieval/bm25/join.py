@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +12,7 @@ from endtask.corpus import Corpus
 from endtask.corpus.corpus import CorpusStatistics, SourceStatistics
 from endtask.retrieval.bm25.scan import FULL_COUNT, string_keys
 from endtask.retrieval.bm25.shards import Chunk, Passages, Shard, ShardFolder
-from endtask.retrieval.compiled import compiled
+from endtask.retrieval.compiled import compiled, njit
 from endtask.retrieval.words import HASH_FACTOR
 
 ABSENT, SCORED, CONTAMINATED = range(3)
@@ -242,7 +241,7 @@ def _subtract_dropped(pairs, pair_counts, is_scored, frequency):  # type: ignore
             at += 1
 
 
-@numba.njit
+@njit
 def _enter(slots, shift, key):  # type: ignore[no-untyped-def]
     """Add a key; return whether it was new. 0 marks an empty slot, so the key 0 is stored as 1."""
     key = max(key, np.uint64(1))

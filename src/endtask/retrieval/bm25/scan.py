@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from endtask.errors import InputError
-from endtask.retrieval.compiled import compiled
+from endtask.retrieval.compiled import compiled, njit
 from endtask.retrieval.contamination import ContaminationIndex, may_be_contaminated
 from endtask.retrieval.words import (
     BLANK,
@@ -139,7 +138,7 @@ def _ascii_breaks() -> Bytes:
     return breaks
 
 
-@numba.njit
+@njit
 def code_point(buffer, offset):  # type: ignore[no-untyped-def]
     """Return the character that starts at `offset`, and its size in bytes."""
     first = np.uint32(buffer[offset])
@@ -156,12 +155,12 @@ def code_point(buffer, offset):  # type: ignore[no-untyped-def]
     return high | third << np.uint32(6) | fourth, 4
 
 
-@numba.njit
+@njit
 def _lower(point, lower):  # type: ignore[no-untyped-def]
     return lower[point] if point < lower.size else point
 
 
-@numba.njit
+@njit
 def _is_term(buffer, start, stop, lower, points, first, last):  # type: ignore[no-untyped-def]
     """Return whether the word in `buffer[start:stop]` is the term in `points[first:last]`."""
     offset = start
@@ -179,7 +178,7 @@ def _is_term(buffer, start, stop, lower, points, first, last):  # type: ignore[n
     return at == last
 
 
-@numba.njit
+@njit
 def rest_of_word(buffer, start, offset, stop, value, key, classes, lower):  # type: ignore[no-untyped-def]
     """Read the word that begins at `start` from `offset` to its end; return the end, its hash and the text's key."""
     while offset < stop:
@@ -197,7 +196,7 @@ def rest_of_word(buffer, start, offset, stop, value, key, classes, lower):  # ty
     return offset, value, key
 
 
-@numba.njit
+@njit
 def _flush(touched, found, counts, frequency, pairs, used):  # type: ignore[no-untyped-def]
     """Write the terms of a passage with their counts and reset the counts; return the number of pairs so far."""
     for index in range(found):

@@ -14,14 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from endtask.retrieval.bm25.rankings import RankedBlock
 from endtask.retrieval.bm25.scan import FULL_COUNT
 from endtask.retrieval.bm25.shards import Chunk
-from endtask.retrieval.compiled import compiled
+from endtask.retrieval.compiled import compiled, njit
 
 LANES = 32
 """The kernel tests groups of so many queries; a block of queries is padded to full groups."""
@@ -125,21 +124,21 @@ def _terms_of(queries: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], 
     return offsets, terms.astype(np.int32), times.astype(np.float64)
 
 
-@numba.njit
+@njit
 def _better(query, scores, positions, index, other):  # type: ignore[no-untyped-def]
     """Return whether entry `index` ranks above entry `other`, by score, then by corpus order."""
     score, other_score = scores[query, index], scores[query, other]
     return score > other_score or (score == other_score and positions[query, index] < positions[query, other])
 
 
-@numba.njit
+@njit
 def _swap(query, scores, positions, index, other):  # type: ignore[no-untyped-def]
     score, position = scores[query, index], positions[query, index]
     scores[query, index], positions[query, index] = scores[query, other], positions[query, other]
     scores[query, other], positions[query, other] = score, position
 
 
-@numba.njit
+@njit
 def _best_first(query, scores, positions, size, count):  # type: ignore[no-untyped-def]
     """Move the best `count` of a query's entries to the front, the worst of them to `count - 1` (Hoare's select)."""
     low, high = 0, size - 1
