@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.demo import demo_picture, demo_table  # noqa: E402
+from benchmarks.few_labels.page import few_labels_table  # noqa: E402
 from benchmarks.few_shot import few_shot_table  # noqa: E402
 from benchmarks.friendly.page import friendly_table  # noqa: E402
 from benchmarks.results_file import RESULTS, Results, read_results  # noqa: E402
@@ -46,6 +47,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "scale": ("scale", scale_table),
     "scale_simulated": ("scale", simulated_table),
     "scale_limits": ("scale", limits_table),
+    "few_labels": ("few_labels", few_labels_table),
     "few_examples": ("few_examples", few_shot_table),
     "friendly": ("friendly", friendly_table),
     "digits": ("digits", digits_table),

@@ -240,6 +240,14 @@ def test_the_small_pretrained_encoder_is_named_and_needs_no_stage_1() -> None:
     assert (finetune.batch_size.amount, finetune.max_length, finetune.early_stopping_patience) == (32, 256, None)
 
 
+def test_few_labels_bring_the_mean_vectors_of_a_class_together() -> None:
+    settings = load("few-labels")
+    finetune = settings.finetune
+    assert (settings.skip_pretraining, settings.model.path, settings.model.pooling) == (True, SMALL_PRETRAINED, "mean")
+    assert finetune.contrastive > 0
+    assert finetune.eval_steps == finetune.max_steps, "dev is scored once: the last weights"
+
+
 def test_a_checkpoint_gets_masked_lm_on_the_tasks_texts() -> None:
     settings = load("checkpoint-mlm")
     assert (settings.skip_pretraining, settings.skip_finetuning, settings.select.name) == (False, False, "none")
@@ -390,7 +398,7 @@ def test_the_names_are_those_of_the_files_and_of_the_tasks(repository: Path) -> 
         *FROM_CHECKPOINT,
         *(f"{name}-scratch" for name in TARTAN),
         "meta-tlm",
-        *("finetune-small-pretrained", "finetune-scratch"),
+        *("finetune-small-pretrained", "finetune-scratch", "few-labels"),
     }
     with_task = {f"{method}-{scale}:{task}" for method in ("tlm", "iss") for scale in SCALES for task in TASKS}
     with_task |= {f"iss-dapt:{task}" for task in DAPT_TASKS}

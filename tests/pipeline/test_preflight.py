@@ -90,6 +90,8 @@ def test_a_head_that_cannot_be_kept_is_met_before_stage_1() -> None:
     )
     with pytest.raises(InputError, match=r"finetune\.head.*type 'regression'"):
         preflight(scored, settings)
+    with pytest.raises(InputError, match=r"finetune\.contrastive.*type 'regression'"):
+        preflight(scored, resolve({"finetune": {"contrastive": 1.0}}))
 
 
 def test_what_is_prepared_here_may_be_trained_where_the_gpu_is(toy: Path, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ Pretrained = tuple[Path, dict[str, Any]]
 MakeFinetune = Callable[..., Phase]
 ALL = {
     "rdrop": 1.0,
+    "contrastive": 1.0,
     "head_learning_rate": 1e-2,
     "lr_scheduler_type": "warmup_stable_decay",
 }

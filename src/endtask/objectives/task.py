@@ -9,6 +9,8 @@ from pydantic import Field
 from endtask.objectives.base import BuiltObjective, Loss, Objective, PartConfig, objectives
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from endtask.config import ObjectiveSettings
     from endtask.encoders.batch import TextBatch
     from endtask.encoders.network import Network
@@ -23,6 +25,12 @@ class FinetuningLoss(PartConfig):
         0.0,
         ge=0,
         description="weight of R-Drop: each batch is read twice, and the loss has the divergence of both answers",
+    )
+    contrastive: float = Field(
+        0.0,
+        ge=0,
+        description="for few labels: weight of a loss that makes the vectors of texts of one class similar, of "
+        "different classes unlike",
     )
 
     @property
@@ -54,6 +62,7 @@ class FinetunedTask:
 
     With `rdrop` each batch is read twice under different dropout: the loss is the mean of both readings' losses, and
     `rdrop` times half the sum of the divergences between their answers both ways (R-Drop: Liang et al., 2021, Eq. 3).
+    With `contrastive` the loss has the errors of the cosines between the batch's vectors, of all readings.
     """
 
     replayable = True
@@ -67,16 +76,35 @@ class FinetunedTask:
         return self._task.batch(step)
 
     def loss(self, network: Network, batch: TextBatch) -> Loss:
-        """Return the loss of one reading, or of two."""
-        task, rdrop = self._task, self._options.rdrop
-        if not rdrop:
+        """Return the loss of one reading, or of two, with the options' terms."""
+        task, options = self._task, self._options
+        if not options.rdrop and not options.contrastive:
             return task.loss(network, batch)
         # One call for both readings: with small batches a GPU waits for kernel launches.
-        first, second = task.logits(network, batch.twice()).chunk(2)
+        read = batch.twice() if options.rdrop else batch
+        hidden = network(read)
+        total, parts = self._answer_loss(network.task_logits(hidden, read, task.head), batch)
+        if options.contrastive:
+            parts["contrastive"] = self._contrastive(network, hidden, read)
+            total = total + options.contrastive * parts["contrastive"]
+        return Loss(task.share(batch) * total, parts)
+
+    def _answer_loss(self, logits: Tensor, batch: TextBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of the answers of one reading or two, and its parts."""
+        task, rdrop = self._task, self._options.rdrop
+        if not rdrop:
+            value = task.answer_loss(logits, batch)
+            return value, {"task": value}
+        first, second = logits.chunk(2)
         value = 0.5 * (task.answer_loss(first, batch) + task.answer_loss(second, batch))
         divergence = 0.5 * task.divergence(first, second, batch)
-        total = task.share(batch) * (value + rdrop * divergence)
-        return Loss(total, {"task": value, "rdrop": divergence})
+        return value + rdrop * divergence, {"task": value, "rdrop": divergence}
+
+    def _contrastive(self, network: Network, hidden: Tensor, batch: TextBatch) -> Tensor:
+        from endtask.objectives.contrastive import contrastive_loss
+
+        assert batch.labels is not None
+        return contrastive_loss(network.pooled(hidden, batch, self._task.head), batch.labels)
 
     def flops(self, network: Network, batch: TextBatch) -> float:
         """Return the cost of all readings."""

@@ -50,6 +50,12 @@ def _check_task_type(task: Task, settings: Settings) -> None:
         types = " or ".join(sorted({repr(scored_task.type) for scored_task in scored}))
         reason = f"has no meaning for a task of type {types}"
         raise InputError(reason, key="evaluate.threshold", hint="it is for tasks of type multilabel")
+    without_class = next(
+        (other for other in scored if not other.task_type.one_label or other.task_type.per_token), None
+    )
+    if settings.finetune.contrastive and without_class is not None:
+        reason = f"compares texts by their class, which a task of type {without_class.type!r} does not have"
+        raise InputError(reason, key="finetune.contrastive", hint="leave it out")
     measure_of(task, settings.evaluate)
     check_fallback(task, settings)
 

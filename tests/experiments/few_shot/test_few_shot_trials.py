@@ -20,10 +20,12 @@ from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, FewShotTrial
 from endtask.experiments.few_shot.few_shot_trials import PHASE_SETTINGS, FewShotTrials
 from endtask.experiments.few_shot.label_draws import RANDOM_STREAM, TaskRows, make_draws
 from endtask.experiments.few_shot.trial_rows import FeatureCache, PredictionUnits, TrialRows, unit_vectors
+from endtask.objectives.contrastive import contrastive_loss
 from endtask.records import Example
 from endtask.seeds import derive
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts, pack_examples, pack_tagged
+from endtask.training.finetune_phase import END_TASK
 from endtask.training.optimizer import Optimizer
 from tests.tiny import ARCHITECTURES, MAX_LENGTH, WORDS, make_texts, make_tokenizer, shake
 
@@ -174,3 +176,17 @@ def test_trained_encoders_leave_frozen_parts_alone(tmp_path: Path) -> None:
     assert not any(name.startswith("heads.masked_lm.") for name in moved["all"])
     assert all(torch.equal(weight, before[name]) for name, weight in toy.network.named_parameters())
     assert all(weight.requires_grad for weight in toy.network.parameters())
+
+
+def test_a_trained_encoder_may_learn_pairs_of_labelled_texts(tmp_path: Path) -> None:
+    spec = FewShotSpec(samples=1, epochs=2, batch_size=8, dropout=0.0, train=("all",), contrastive=2.0)
+    toy = Toy("text", "lean", spec, tmp_path)
+    trial = next(spec.trials((12,), "all"))
+    objective = FewShotTrials(toy.rows, toy.network, toy.texts, CPU, "all").phase(trial).objectives[END_TASK]
+    batch = objective.batch(0)
+    hidden = toy.network(batch)
+    expected = contrastive_loss(toy.network.pooled(hidden, batch), batch.labels)
+    loss = objective.loss(toy.network, batch)
+    assert loss.parts["contrastive"].item() == pytest.approx(expected.item(), rel=1e-5)
+    whole = loss.parts["task"] + 2.0 * expected
+    assert loss.total.item() == pytest.approx(batch.text_share * whole.item(), rel=1e-5)

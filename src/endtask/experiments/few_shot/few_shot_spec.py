@@ -36,6 +36,13 @@ class FewShotRow(Section):
     learning_rates: LearningRates | None = Field(None, description="unset: the section's")
     epochs: Positive | None = Field(None, description="unset: the section's")
     patience: Positive | None = Field(None, description="unset: the section's")
+    contrastive: float | None = Field(None, ge=0, description="unset: the section's")
+
+    @model_validator(mode="after")
+    def encoder_is_trained(self) -> FewShotRow:
+        if self.contrastive and self.train == "head":
+            raise ValueError("contrastive: brings vectors of the encoder together; train transformer or all")
+        return self
 
 
 class FewShotTable(Section):
@@ -78,6 +85,9 @@ class FewShotSpec(Section):
     )
     batch_size: Positive = Field(64, description="texts in a batch")
     dropout: Fraction = Field(0.1, description="before the last layer; everywhere if the encoder is trained")
+    contrastive: float = Field(
+        0.0, ge=0, description="weight of the contrastive loss of `finetune.contrastive`, where the encoder is trained"
+    )
     held_out: Annotated[float, Field(gt=0, le=1)] | Literal["dev"] = Field(
         0.25, description="rows that choose the epoch: a share of the labels, drawn in addition; dev: the dev split"
     )
@@ -96,6 +106,8 @@ class FewShotSpec(Section):
     def values_fit_together(self) -> FewShotSpec:
         if self.folds is not None and self.held_out == "dev":
             raise ValueError("held_out: dev: with folds, the rows of dev are scored as well; give a share")
+        if self.contrastive and self.train == ("head",):
+            raise ValueError("contrastive: brings vectors of the encoder together; train transformer or all")
         if "head" in self.train and "main" not in self.tasks:
             raise ValueError("tasks: all: a head alone learns nothing from other tasks; train transformer or all")
         return self

@@ -25,6 +25,7 @@ from endtask.experiments.few_shot.few_shot_spec import FewShotTrial, TrainedPart
 from endtask.experiments.few_shot.label_draws import RANDOM_STREAM, Indices
 from endtask.experiments.few_shot.trial_rows import FeatureCache, SelectedTexts, TrialRows, unit_vectors
 from endtask.objectives.base import BuiltObjective, Loss
+from endtask.objectives.task import FinetunedTask, FinetuningLoss
 from endtask.objectives.task_losses import Classification, Tagging
 from endtask.seeds import derive
 from endtask.task.targets import NO_WORD
@@ -204,7 +205,8 @@ class FewShotTrials:
         units, size = self._rows.units, self._rows.spec.batch_size
         stream = SelectedTexts(RANDOM_STREAM, self._texts, self._network, self._rows.train(trial), plan, size)
         if not units.per_token:
-            return Classification(RANDOM_STREAM, stream, units.classes)
+            loss = FinetuningLoss(contrastive=self._rows.spec.contrastive)
+            return FinetunedTask(Classification(RANDOM_STREAM, stream, units.classes), loss)
         tags = units.truth[units.truth != NO_WORD]
         return Tagging(RANDOM_STREAM, stream, WordStarts(self._texts), np.where(tags < units.known, tags, IGNORED))
 

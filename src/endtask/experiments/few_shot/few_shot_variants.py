@@ -28,7 +28,7 @@ from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import copy_aligned_head, copy_auxiliary_head, fitting_objective, network_for
 
-_ROW_KEYS = ("learning_rates", "epochs", "patience")
+_ROW_KEYS = ("learning_rates", "epochs", "patience", "contrastive")
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,8 @@ class FewShotVariant:
         if row.variant not in by_name:
             raise InputError(f"no variant is named {row.variant!r}", key=key, hint=did_you_mean(row.variant, by_name))
         values = {name: getattr(row, name) for name in _ROW_KEYS if getattr(row, name) is not None}
+        if values.get("contrastive", spec.contrastive) and by_name[row.variant].task.task_type.per_token:
+            raise InputError("texts are compared by their class, and tagged words have none", key="contrastive")
         # Learning rates are part of a trial's file name; the row's other values are part of the folder's name.
         changes = [(name, value) for name, value in values.items() if value != getattr(spec, name)]
         suffix = "".join(f"-{name}-{value}" for name, value in changes if name != "learning_rates")

@@ -1,0 +1,1 @@
+"""Few labels for plain text classification: the preset `few-labels` against SetFit and plainer ways."""
