@@ -59,7 +59,7 @@ def test_the_folder_is_the_runs_with_a_name_behind_it(run: Path, command: Callab
         (["--labels", "0"], "greater than 0"),
         (["--labels", "8,8"], "8 is listed twice"),
         (["--seeds", "-1"], "seeds"),
-        (["--set", "contrastive=1"], "contrastive: brings vectors of the encoder together"),
+        (["--set", "contrastive=1"], "brings vectors of the encoder together; train transformer or all"),
         (["--train", "heads"], "'head', 'transformer' or 'all'"),
         (["--head", "old"], "'new' or 'keep'"),
         (["--tasks", "both"], "'main' or 'all'"),
