@@ -49,6 +49,14 @@ def test_length_of_vectors_and_order_of_texts_do_not_matter() -> None:
     assert contrastive_loss(vectors * torch.arange(1, 8)[:, None], labels).allclose(expected)
 
 
+def test_bfloat16_around_it_does_not_round_cosines() -> None:
+    vectors = 1 + 0.01 * torch.randn(6, 8, generator=torch.Generator().manual_seed(2))
+    labels = [0, 0, 1, 1, 2, 2]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = contrastive_loss(vectors, torch.tensor(labels)).item()
+    assert found == pytest.approx(by_loop(vectors.tolist(), labels), rel=1e-5)
+
+
 def make(texts: PackedTexts, network: Network, **options: float) -> FinetunedTask:
     stream = TextStream("task", texts, network, batch_size=BatchSize.parse("8"), seed=3)
     return FinetunedTask(Classification("task", stream, make_labels()), FinetuningLoss(**options))

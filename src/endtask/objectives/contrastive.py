@@ -23,11 +23,13 @@ def contrastive_loss(vectors: Tensor, labels: Tensor) -> Tensor:
     >>> [contrastive_loss(vectors, torch.tensor(classes)).item() for classes in ([0, 0, 1, 1], [0, 1, 0, 1])]
     [0.0, 0.75]
     """
-    unit = functional.normalize(vectors.float(), dim=-1)
+    with torch.autocast(vectors.device.type, enabled=False):  # cosines near 1 differ in digits that bfloat16 lacks
+        unit = functional.normalize(vectors.float(), dim=-1)
+        cosines = unit @ unit.T
     real = labels != IGNORED
     pairs = (real[:, None] & real[None, :]).triu(1)
     equal = labels[:, None] == labels[None, :]
-    errors = (unit @ unit.T - equal.to(unit.dtype)) ** 2
+    errors = (cosines - equal.to(cosines.dtype)) ** 2
     return 0.5 * (_mean(errors, pairs & equal) + _mean(errors, pairs & ~equal))
 
 
