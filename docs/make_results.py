@@ -31,6 +31,7 @@ from studies.pages.claims import claims_table  # noqa: E402
 from studies.pages.influence import influence_tables  # noqa: E402
 from studies.pages.meta_gap import meta_gap_section  # noqa: E402
 from studies.pages.mix import mix_tables  # noqa: E402
+from studies.pages.probe import probe_section  # noqa: E402
 from studies.pages.question import QUESTIONS, question_section  # noqa: E402
 from studies.pages.recipe import optimizers_table, recipe_summary, recipe_tables, screens_tables  # noqa: E402
 from studies.pages.tartan import tartan_picture, tartan_tables  # noqa: E402
@@ -58,6 +59,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "recipe_summary": ("recipe", recipe_summary),
     "recipe_screens": ("recipe_screens", screens_tables),
     "optimizers": ("optimizers", optimizers_table),
+    "probe": ("probe", probe_section),
     "meta_gap": ("meta_gap", meta_gap_section),
     "claims": ("claims", claims_table),
     "alignment": ("alignment", alignment_tables),

@@ -1,11 +1,11 @@
-"""Is a selector's score right? Compare scores of candidates with what one optimizer step on them does to the task's loss.
+"""Is a selector's score right? Compare scores of candidates with what a step on them does to the task's loss.
 
-    python -m studies.probe run chemprot runs/probe/chemprot     # writes runs/probe/chemprot/probe.json
-    python -m studies.probe collect runs/probe                   # writes benchmarks/results/probe.json; then `make docs`
+    python -m studies.probe run chemprot runs/probe/chemprot --candidates FILE --model package:endtask-mini
+    python -m studies.probe collect runs/probe       # writes benchmarks/results/probe.json; then `make docs`
 
-A scoring model is fitted on half of train. For each sampled batch of candidates, a copy of it takes one step of AdamW on
-the batch's masked LM, and the mean loss of held-out rows (of dev, which no score reads) is measured before and after. A
-score is right if it ranks batches as the measured decrease does (Spearman). `studies.probe_scores` has the scores.
+A scoring model is fitted on half of train. For each sampled batch of candidates, a copy of it takes one step of AdamW
+on the batch's masked LM, and the mean loss of held-out rows (of dev, which no score reads) is measured before and
+after. A score is right if it ranks batches as the measured decrease does (Spearman). `studies.probe_scores` has the scores.
 """
 
 from __future__ import annotations
@@ -61,11 +61,12 @@ class Plan:
 
     probes: int = 160
     texts: int = 4  # neighboring candidates in a batch, as in the paper
-    targets: int = 512  # held-out rows of train that scores read
-    measured: int = 256  # rows of dev whose loss is measured
+    targets: int = 256  # held-out rows of train that scores read
+    measured: int = 128  # rows of dev whose loss is measured
     state: int = 48  # batches whose gradients fill AdamW's second moment
     learning_rate: float = 1e-4
-    epochs: int = 10
+    epochs: int = 4  # of fitting the scoring model
+    fitting_rate: float = 3e-4
     seed: int = 0
 
 
@@ -155,7 +156,9 @@ class Subject:
         return total
 
 
-def prepare(task_name: str, folder: Path, model: str | None, data: Path, candidates: Path) -> tuple[Settings, Task]:
+def prepare(
+    task_name: str, folder: Path, model: str | None, plan: Plan, data: Path, candidates: Path
+) -> tuple[Settings, Task]:
     """Retrieve the candidates, and return the settings of the scoring model and the task."""
     given: Tree = {
         "output_dir": str(folder / "run"),
@@ -167,6 +170,7 @@ def prepare(task_name: str, folder: Path, model: str | None, data: Path, candida
         "model": {"architecture": "lean", "size": "tiny"},
         "select": {"name": "influence", "budget": "20%retrieved", "share_of_budget": None, "uninformed": "warn"},
     }
+    given["select"] |= {"epochs": plan.epochs, "learning_rate": plan.fitting_rate}
     if model is not None:
         given["select"]["model"] = model
     settings = load_settings(given=given)
@@ -196,7 +200,7 @@ def sampled_units(table: Path, task: Task, plan: Plan) -> NDArray[np.int64]:
 def probe(task_name: str, folder: Path, model: str | None, plan: Plan, data: Path, candidates: Path) -> Tree:
     """Measure all batches of a task, and return scores and decreases."""
     started = time.monotonic()
-    settings, task = prepare(task_name, folder, model, data, candidates)
+    settings, task = prepare(task_name, folder, model, plan, data, candidates)
     table = folder / "run" / "retrieve" / RETRIEVED
     units = sampled_units(table, task, plan)
     subject, held_out = fitted(settings, task, table, units, folder, plan)

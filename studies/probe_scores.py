@@ -1,7 +1,7 @@
 """The scores that `studies.probe` compares: of gradients under several geometries, of words, and controls.
 
-A score is higher for a batch that should help more. Scores of gradients read the target rows, held out from train, under
-other masks than the measured step; `ceiling` reads the measured rows and the step's own mask.
+A score is higher for a batch that should help more. Scores of gradients read the target rows, held out from train,
+under other masks than the measured step; `ceiling` reads the measured rows and the step's own mask.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def as_stepped(gradients: Sequence[Tensor], squares: Sequence[Tensor], epsilon: 
 
 @dataclass(frozen=True)
 class Eigenbasis:
-    """EK-FAC of a weight: eigenvectors of the covariances of output gradients and inputs, and second moments in them."""
+    """EK-FAC of a weight: eigenvectors of the covariances of output gradients and inputs, and second moments there."""
 
     left: Tensor  # (height, height)
     right: Tensor  # (width, width)
