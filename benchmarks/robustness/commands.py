@@ -62,7 +62,7 @@ def preset(name: str, **changes: Any) -> Tree:
 
 
 _SMALL_SCORER = {"epochs": 1, "uninformed": "warn", "share_of_budget": None, "budget": "40%retrieved"}
-_FAMILIES: dict[str, Tree] = {
+FAMILIES: dict[str, Tree] = {
     "tlm": toy(),
     "tapt": preset("tapt-scratch"),
     "dapt": preset("dapt-scratch"),
@@ -104,6 +104,8 @@ _VERBS = (
     Command("predict", ("predict", RUN, "data/task/test.jsonl", "--to", "labels.csv"), start="tlm"),
     Command("report", ("report", RUN), start="tlm"),
     Command("export onnx", ("export", RUN, "--to", "onnx"), start="tlm"),
+    Command("export dataset", ("export", RUN, "--to", "dataset", "--output", "published"), start="tlm"),
+    Command("analyze", ("analyze", RUN), start="tlm"),
     Command("bundle", ("bundle", RUN, "--output", "bundle.tar.zst"), start="prepared"),
     Command("run a bundle", ("run", "--bundle", "bundle.tar.zst", "--output", "there", "--quiet"), start="bundle"),
     Command("prepared", ("run", "settings.json", "--until", "pack", "--quiet"), toy()),
@@ -127,5 +129,5 @@ _VERBS = (
 
 def commands() -> dict[str, Command]:
     """Return all commands by name."""
-    families = (Command(name, ("run", "settings.json", "--quiet"), tree) for name, tree in _FAMILIES.items())
+    families = (Command(name, ("run", "settings.json", "--quiet"), tree) for name, tree in FAMILIES.items())
     return {command.name: command for command in (*families, *_VERBS)}

@@ -108,19 +108,20 @@ def drawn_values(number: int, count: int) -> list[Any]:
     return found
 
 
-def with_value(tree: Any, value: Any, random: Random) -> Any:
-    """Return a copy of a tree in which the value at a random place, or a new key there, is another one."""
+def with_value(tree: Any, value: Any, random: Random) -> tuple[Any, str]:
+    """Return a copy of a tree in which the value at a random place, or a new key there, is another one; and the place."""
     copy = json.loads(json.dumps(tree))
-    place = copy
+    place, names = copy, []
     while True:
         keys: list[Any] = list(place) if isinstance(place, dict) else list(range(len(place)))
         key = random.choice(keys) if keys and random.random() < 0.95 else "strange" if isinstance(place, dict) else None
+        names.append(str(key))
         if key is None:
             place.append(value)
-            return copy
+            return copy, ".".join(names)
         inner = place.get(key) if isinstance(place, dict) else place[key]
         if isinstance(inner, dict | list) and random.random() < 0.8:
             place = inner
         else:
             place[key] = value
-            return copy
+            return copy, ".".join(names)

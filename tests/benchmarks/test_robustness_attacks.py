@@ -32,10 +32,11 @@ def test_values_of_hypothesis_are_those_of_their_seed() -> None:
 
 def test_a_value_changes_one_place_of_a_copy() -> None:
     tree = toy()
-    changed = [json.dumps(with_value(tree, "strange", Random(seed))) for seed in range(30)]
+    changed = [with_value(tree, "strange", Random(seed)) for seed in range(30)]
     assert tree == toy()
-    assert all("strange" in text for text in changed)
-    assert len(set(changed)) > 10
+    assert all("strange" in json.dumps(copy) for copy, _ in changed)
+    assert len({json.dumps(copy) for copy, _ in changed}) > 10
+    assert all(place.partition(".")[0] in (*tree, "strange") for _, place in changed)
 
 
 def test_every_command_has_settings_that_load(tmp_path: Path) -> None:
@@ -61,6 +62,14 @@ def test_what_is_lost(tmp_path: Path) -> None:
     assert kills.difference(expected, kills.digests(tmp_path)) == "left over: .a.txt.1.tmp"
     assert kills.difference(kills.digests(tmp_path), expected) == "missing: .a.txt.1.tmp"
     (tmp_path / ".a.txt.1.tmp").unlink()
+    (tmp_path / "page.html").write_text("<p>2026-11-19 05:01 UTC</p><td>12 passages, 2.6 s</td>")
+    expected = kills.digests(tmp_path)
+    (tmp_path / "page.html").write_text("<p>2026-11-19 05:02 UTC</p><td>12 passages, 3 min 1 s</td>")
+    assert kills.difference(expected, kills.digests(tmp_path)) is None
+    (tmp_path / "page.html").write_text("<p>2026-11-19 05:02 UTC</p><td>13 passages, 2.6 s</td>")
+    assert kills.difference(expected, kills.digests(tmp_path)) == "differs: page.html"
+    (tmp_path / "page.html").unlink()
+    expected = {name: digest for name, digest in expected.items() if name != "page.html"}
     (tmp_path / "a.txt").write_text("b")
     assert kills.difference(expected, kills.digests(tmp_path)) == "differs: a.txt"
     assert kills.difference({**expected, "a.txt": None}, kills.digests(tmp_path)) is None

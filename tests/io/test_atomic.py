@@ -14,7 +14,15 @@ from pathlib import Path
 import pytest
 
 from endtask.io import atomic
-from endtask.io.atomic import atomic_file, remove_folder, remove_leftovers, replace_folder, write_json, write_text
+from endtask.io.atomic import (
+    atomic_file,
+    atomic_folder,
+    remove_folder,
+    remove_leftovers,
+    replace_folder,
+    write_json,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -168,3 +176,42 @@ def test_a_replacement_killed_between_its_two_renames_can_be_finished(
     replace_folder(aside, folder)
     assert (folder / "file.txt").read_text() == "new"
     assert names(tmp_path) == ["stage"]
+
+
+_NO_PROCESS = 1 << 23
+"""More than the number of any process on Linux."""
+
+
+def test_a_folder_appears_at_the_end_in_place_of_an_older_one(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder"
+    for content in ("first", "second"):
+        with atomic_folder(target) as aside:
+            write_text(aside / "deep.txt", content)
+            assert not target.exists() or (target / "deep.txt").read_text() == "first"
+        assert (target / "deep.txt").read_text() == content
+        assert names(target.parent) == ["folder"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_in_the_middle_leaves_the_old_folder(tmp_path: Path, error: type[BaseException]) -> None:
+    write_text(tmp_path / "other", "")
+
+    def write_half() -> None:
+        with atomic_folder(tmp_path / "folder") as aside:
+            write_text(aside / "half", "")
+            raise error
+
+    with pytest.raises(error):
+        write_half()
+    assert names(tmp_path) == ["other"]
+
+
+def test_folders_that_killed_processes_left_are_deleted_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+    # the second, with this process's number, is what a killed container leaves for the next one
+    kept = [f".folder.{os.getppid()}.tmp", f".other.{_NO_PROCESS}.tmp"]
+    for name in (f".folder.{_NO_PROCESS}.tmp", f".folder.{os.getpid()}.tmp", *kept):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / name / "deep" / "file").write_text("half")
+    with atomic_folder(tmp_path / "folder") as aside:
+        assert names(aside) == []
+    assert names(tmp_path) == sorted([*kept, "folder"])

@@ -25,6 +25,8 @@ from tests.toy_run import write_toy
 HELP = "damage inputs and finished runs at random, and count tracebacks, hangs and silently wrong results"
 _AT_ONCE = 60
 """Attacks in one process; another one then starts afresh."""
+_ENDED = 3
+"""Parts of the answer about a case that ended: number, name and failure; the first two are sent as it begins."""
 _SECONDS_EACH, _SECONDS_TO_WAIT = 30, 600
 """Seconds that a command may compute, and that it may take: the machine may be busy."""
 
@@ -43,7 +45,9 @@ def measure(arguments: Namespace, rows: list[Row]) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="endtask-damages-") as name:
         folder = Path(name)
         write_toy(folder / "data")
-        _in_fork(folder, lambda answer: prepare(folder, _command))
+        _, problem = _in_fork(folder, lambda answer: prepare(folder, _command))
+        if problem is not None:
+            raise RuntimeError(f"the valid inputs could not be made: {problem}")
         while time.monotonic() < ends:
             kind = min(kinds, key=lambda kind: done[kind])
             row = _attack(folder, kind, arguments.seed, done[kind])
@@ -70,14 +74,16 @@ def _attack(folder: Path, kind: str, seed: int, first: int) -> Row:
         os.chdir(folder)
         for number in range(first, first + _AT_ONCE):
             for case in KINDS[kind](folder, _command, number, Random(f"{kind} {seed} {number}")):
-                answer(number, case.name, case.failure)
+                answer(number, case.name)
+                answer(number, case.name, case.attack())
 
-    cases, ending = _in_fork(folder, attacks)
-    last = cases[-1][0] if cases else first - 1
+    answers, ending = _in_fork(folder, attacks)
+    cases = [answer for answer in answers if len(answer) == _ENDED]
     failures = [f"{number}: {name}: {failure}" for number, name, failure in cases if failure is not None]
+    last = answers[-1][0] if answers else first
     if ending is not None:
-        failures.append(f"{last + 1}: {ending}")
-        last += 1
+        begun = answers[-1][1] if answers and len(answers[-1]) < _ENDED else "no case"
+        failures.append(f"{last}: {begun}: {ending}")
         shutil.rmtree(folder / "out", ignore_errors=True)
     return {
         "kind": kind,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
+import sys
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
@@ -27,11 +29,14 @@ _AGAIN = 0.5
 _EXISTS = "exists and was left as it is"
 _IN_MANIFESTS = ("stage", "fingerprint", "settings", "inputs", "status", "files")
 _NOT_COMPARED = ("run.log", ".lock", ".lock-holder", "log.txt")
+_DURATION = rb"[\d.,]+ (?:s|min|h|J|kWh)\b"
+_TIMES = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC|%b(?: %b)?" % (_DURATION, _DURATION))
+"""Of pages, which are compared without them: dates, durations and energy."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of this sub-command."""
-    parser.add_argument("--only", metavar="NAME", help="one command, such as 'meta-tlm' or 'redo select'")
+    parser.add_argument("--only", metavar="NAME", action="append", help="a command, such as 'redo select' [all]")
     parser.add_argument("--folder", type=Path, help="keep the folders of failures here")
 
 
@@ -39,15 +44,19 @@ def measure(arguments: Namespace, rows: list[Row]) -> Iterator[Row]:
     """Yield a row for each round of a command: killed until it ended once, and compared."""
     warm_up()
     known = commands()
-    names = [arguments.only] if arguments.only else list(known)
+    names = arguments.only or list(known)
     rounds = {name: sum(row["command"] == name for row in rows) for name in names}
     ends = time.monotonic() + arguments.seconds
     with _workshop(arguments.folder) as folder:
         shop = Workshop(folder, known)
-        while time.monotonic() < ends:
-            name = min(names, key=lambda name: rounds[name])
-            yield shop.round(known[name], Random(f"{name} {arguments.seed} {rounds[name]}"), rounds[name])
-            rounds[name] += 1
+        while rounds and time.monotonic() < ends:
+            name = min(rounds, key=lambda name: rounds[name])
+            try:
+                yield shop.round(known[name], Random(f"{name} {arguments.seed} {rounds[name]}"), rounds[name])
+                rounds[name] += 1
+            except NotHere as error:
+                print(f"left out: {error}", file=sys.stderr, flush=True)
+                del rounds[name]
 
 
 def summarize(rows: list[Row]) -> Row:
@@ -79,6 +88,10 @@ class Expected:
 
     files: Digests
     seconds: float
+
+
+class NotHere(Exception):
+    """A command that this machine refuses undisturbed, as without an optional package."""
 
 
 class Workshop:
@@ -137,7 +150,7 @@ class Workshop:
             ends = [self._run(command, command.words, folder) for folder in folders]
             for ended in ends:
                 if problem := _problem(ended):
-                    raise RuntimeError(f"{command.name}, undisturbed: {problem}\n{ended.output}")
+                    raise (NotHere if ended.code == 2 else RuntimeError)(f"{command.name}, undisturbed: {problem}")
             found = [digests(folder) for folder in folders]
             files = {name: value if found[1].get(name) == value else None for name, value in found[0].items()}
             self._expected[command.name] = Expected(files, min(ended.cpu_seconds for ended in ends))
@@ -180,13 +193,15 @@ def _problem(ended: Ended) -> str | None:
 
 
 def digests(place: Path) -> Digests:
-    """Return the digest of each file by its name; of a manifest without its times."""
+    """Return the digest of each file by its name; of a manifest and of a page without its times."""
     files = (path for path in sorted(place.rglob("*")) if path.is_file() and path.name not in _NOT_COMPARED)
     return {path.relative_to(place).as_posix(): hashlib.sha256(_content(path)).hexdigest() for path in files}
 
 
 def _content(path: Path) -> bytes:
     content = path.read_bytes()
+    if path.suffix == ".html":
+        return _TIMES.sub(b"", content)
     if path.name != "manifest.json":
         return content
     manifest = json.loads(content)

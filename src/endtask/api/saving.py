@@ -12,7 +12,7 @@ from typing import Any
 from endtask.api.stored_run import StoredRun
 from endtask.config import Settings, resolve
 from endtask.errors import InputError
-from endtask.io.atomic import disk_error, link_or_copy, replace_folder, write_json
+from endtask.io.atomic import atomic_folder, disk_error, link_or_copy, write_json
 from endtask.io.parsing import parse_json
 from endtask.io.run_layout import SETTINGS_FILE, TASKS
 from endtask.io.stage_files import FILES, MANIFEST, checked, read_manifest, write_manifest
@@ -75,26 +75,20 @@ def save_model(source: Path, facts: Facts, run: StoredRun | None, folder: Path) 
     if folder.exists() and not (folder / FACTS).exists() and (not folder.is_dir() or any(folder.iterdir())):
         message = "the folder has other files; nothing was written"
         raise InputError(message, path=folder, hint="choose another folder")
-    temporary = folder.with_name(f".{folder.name}.save.tmp")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if temporary.exists():
-            shutil.rmtree(temporary)
-        _write(source, facts, run, temporary)
-        replace_folder(temporary, folder)
+        with atomic_folder(folder) as temporary:
+            _write(source, facts, run, temporary)
     except OSError as error:
         trouble = disk_error(error)
         if trouble is None:
             raise
         raise InputError(trouble, path=folder) from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 
 def _write(source: Path, facts: Facts, run: StoredRun | None, folder: Path) -> None:
     ignored = shutil.ignore_patterns(MANIFEST, RUN, TASKS, FACTS, ".*")
-    shutil.copytree(source, folder, ignore=ignored)
+    shutil.copytree(source, folder, ignore=ignored, dirs_exist_ok=True)
     settings = facts.settings.model_dump(mode="json")
     task = {key: settings["task"][key] for key in ("columns", "label_delimiter")}
     stored = {"task": task, "evaluate": settings["evaluate"]}

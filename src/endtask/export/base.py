@@ -10,7 +10,6 @@ An exporter is one file in this folder (or a plug-in) that registers itself unde
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from typing import Any, ClassVar
 from endtask.config import Settings, load_settings
 from endtask.errors import InputError
 from endtask.export.model_card import CardKind, model_card
-from endtask.io.atomic import replace_folder, write_json, write_text
+from endtask.io.atomic import atomic_folder, write_json, write_text
 from endtask.io.extras import require
 from endtask.io.machine import describe_machine
 from endtask.io.parsing import read_json
@@ -160,13 +159,9 @@ class FolderExporter(Exporter):
         run = TrainedRun(request.source, needs=self.needs)
         target = request.output or request.source / EXPORTS / self.name
         self._check_target(target)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent) as scratch:
-            folder = Path(scratch) / target.name
-            folder.mkdir()
+        with atomic_folder(target) as folder:
             facts = self.write(run, folder)
             write_json(folder / RECORD, self._record(run, facts))
-            replace_folder(folder, target)
         return Exported(str(target), facts, tuple(self.lines(facts)))
 
     def _check_target(self, target: Path) -> None:

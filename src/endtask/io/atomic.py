@@ -36,6 +36,25 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def atomic_folder(path: str | Path) -> Iterator[Path]:
+    """Yield an empty folder beside `path`; rename it to `path` when the block succeeds, delete it otherwise.
+
+    Replaces an existing folder. What killed processes left of their attempts is deleted first.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers_of(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    _delete(temporary)  # of a killed process with this number, as in containers
+    try:
+        temporary.mkdir()
+        yield temporary
+        replace_folder(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def _check_replaceable(path: Path) -> None:
     """Raise `InputError` for a device or a pipe, which a rename would replace by a file, for all programs."""
     try:
@@ -50,19 +69,24 @@ def remove_leftovers(folder: Path) -> None:
     """Delete the temporary files of killed processes; no other process may write to the folder."""
     for pattern in (".*.tmp", ".tmp*"):  # of this module and of safetensors
         for temporary in list(folder.rglob(pattern)):
-            if temporary.is_dir() and not temporary.is_symlink():
-                shutil.rmtree(temporary)
-            else:
-                temporary.unlink(missing_ok=True)  # may be deleted already, with its folder
+            _delete(temporary)  # may be deleted already, with its folder
+
+
+def _delete(path: Path) -> None:
+    """Delete a file, a link or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def remove_leftovers_of(path: Path) -> None:
-    """Delete the temporary files of killed processes that were writing this file; those of living ones stay."""
+    """Delete what killed processes left that were writing this file or folder; that of living ones stays."""
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         process = temporary.name.removesuffix(".tmp").rpartition(".")[2]
         if process.isdecimal() and not _is_alive(int(process)):
             with suppress(OSError):  # of another user
-                temporary.unlink()
+                _delete(temporary)
 
 
 def _is_alive(process: int) -> bool:
