@@ -5,6 +5,7 @@
     python -m studies.endtask_mini join PARTS... RUN        # unpack them on the machine with the GPU
     python -m studies.endtask_mini train RUN --steps N --seconds 540        # again with the same N to resume
     python -m studies.endtask_mini save RUN FOLDER          # float16 weights, configuration, tokenizer
+    python -m studies.endtask_mini measure RUN FOLDER       # the held-out loss of the saved files
 
 DATA holds `tasks/NAME/{dev,test}.jsonl.zst` and the corpora. `train` stops at a checkpoint after `--seconds`; a killed
 process resumes from its last checkpoint. On a CPU the weights are those of an uninterrupted run. `--probe NAME` trains
@@ -32,6 +33,7 @@ from safetensors.torch import load_file, save_file
 
 from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings, TokenizerSettings
 from endtask.corpus.corpus import Corpus
+from endtask.encoders.checkpoint import load_network, open_checkpoint
 from endtask.encoders.huggingface import save_masked_lm
 from endtask.encoders.network import Network, build_network
 from endtask.encoders.weights import load_tensors
@@ -46,7 +48,7 @@ from endtask.task.text_keys import remove_entity_markers
 from endtask.tokenization.packed_texts import PackedTexts, pack_passages
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 from endtask.training.checkpoint import CHECKPOINT
-from endtask.training.device import choose_device_context, move
+from endtask.training.device import DeviceContext, choose_device_context, move
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
 from endtask.training.pretrain import phase_of
@@ -248,7 +250,7 @@ def train(run: Path, folder: Path, settings: Settings, steps: int, seconds: floa
         "learning_rate": phase.learning_rate,
         "batch": str(settings.pretrain.batch_size),
         "device": str(phase.context.device),
-        "held_out_loss": round(held_out_loss(phase.network, run, phase), 4),
+        "held_out_loss": round(held_out_loss(phase.network, run, phase.context), 4),
     }
     with open(folder / "calls.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(report) + "\n")
@@ -256,21 +258,31 @@ def train(run: Path, folder: Path, settings: Settings, steps: int, seconds: floa
     return report
 
 
-@torch.no_grad()
-def held_out_loss(network: Network, run: Path, phase: Phase) -> float:
+def held_out_loss(network: Network, run: Path, context: DeviceContext) -> float:
     """Return the masked-LM loss per masked token of the held-out passages, always with the same masks."""
     texts, tokenizer = PackedTexts(run / "held_out"), load_tokenizer(run / "tokenizer")
     stream = TextStream("held_out", texts, network, batch_size=BatchSize.parse("64"), seed=SEED)
     masking = _masking(tokenizer, 0.15)
     total, count = 0.0, 0
     network.eval()
-    with network.uncompiled(), phase.context.autocast():
+    with torch.no_grad(), network.uncompiled(), context.autocast():
         for start in range(0, len(texts), 32):
             positions = np.arange(start, min(start + 32, len(texts)))
-            batch = mask_texts(stream.lay_out(positions), positions, masking, SEED).to(phase.context.device)
+            keys = np.append(positions, -1)  # where shapes are fixed, padding belongs to one text more
+            batch = mask_texts(stream.lay_out(positions), keys, masking, SEED).to(context.device)
             total += float(network.masked_lm_loss(network(batch), batch)) * batch.masked
             count += batch.masked
     return total / count
+
+
+def measure(run: Path, folder: Path) -> float:
+    """Return the held-out loss of saved files, in float32 on the CPU."""
+    checkpoint, tokenizer = open_checkpoint(str(folder)), load_tokenizer(folder)
+    network = load_network(checkpoint, ModelSettings(), pad_id=tokenizer.pad_token_id, labels=("no", "yes"), seed=SEED)
+    context = choose_device_context(Settings(device="cpu"))
+    loss = held_out_loss(network, run, context)
+    print(json.dumps({"folder": str(folder), "held_out_loss": round(loss, 4)}))
+    return loss
 
 
 def save(run: Path, folder: Path, target: Path, size: str = "mini") -> None:
@@ -335,6 +347,9 @@ def _parser() -> argparse.ArgumentParser:
     step.add_argument("run", type=Path)
     step.add_argument("folder", type=Path)
     step.add_argument("--size", default="mini")
+    step = steps.add_parser("measure")
+    step.add_argument("run", type=Path)
+    step.add_argument("folder", type=Path)
     return parser
 
 
@@ -355,6 +370,8 @@ def main() -> None:
             )
             folder = args.run / (f"probe-{args.probe}" if args.probe else "run")
             train(args.run, folder, settings, args.steps, args.seconds)
+        elif args.step == "measure":
+            measure(args.run, args.folder)
         else:
             save(args.run, args.run / "run", args.folder, args.size)
     except InputError as error:

@@ -115,6 +115,7 @@ def test_a_stopped_training_resumes_exactly_and_the_saved_model_knows_its_text(
     assert checkpoint.config.vocab_size >= len(tokenizer) + study.SPARE_ROWS
     network = load_network(checkpoint, ModelSettings(), pad_id=tokenizer.pad_token_id, labels=("a", "b"), seed=0)
     assert all(weight.dtype == torch.float32 for weight in network.parameters())
+    assert study.measure(work, tmp_path / "toy_mini") == pytest.approx(whole["held_out_loss"], abs=0.02)
     assert guesses(tokenizer, tmp_path / "toy_mini") == ["says", "house"]
 
 
