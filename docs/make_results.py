@@ -28,6 +28,7 @@ from benchmarks.weighting.page import weighting_table  # noqa: E402
 from examples.digits.results import digits_table  # noqa: E402
 from studies.pages.alignment import alignment_summary, alignment_tables  # noqa: E402
 from studies.pages.claims import claims_table  # noqa: E402
+from studies.pages.endtask_mini import endtask_mini_facts, tasks_finetune_table  # noqa: E402
 from studies.pages.influence import influence_tables  # noqa: E402
 from studies.pages.meta_gap import meta_gap_section  # noqa: E402
 from studies.pages.mix import mix_tables  # noqa: E402
@@ -52,6 +53,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "few_examples": ("few_examples", few_shot_table),
     "friendly": ("friendly", friendly_table),
     "digits": ("digits", digits_table),
+    "endtask_mini": ("endtask_mini", endtask_mini_facts),
     "influence": ("influence", influence_tables),
     "tartan": ("tartan", tartan_tables),
     "mix": ("mix", mix_tables),
@@ -65,6 +67,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "alignment": ("alignment", alignment_tables),
     "alignment_summary": ("alignment", alignment_summary),
     **{name: (name, question_section(name)) for name in QUESTIONS},
+    "tasks_finetune": ("tasks_finetune", tasks_finetune_table),
 }
 """By the name that pages use: the results file, and the function that makes Markdown of it."""
 PICTURES: dict[str, Callable[[Results], str]] = {
@@ -79,7 +82,8 @@ _SECTION = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL
 
 def pages() -> list[Path]:
     """Return the pages that show results."""
-    known = [ROOT / "README.md", ROOT / "examples" / "digits" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    others = ("README.md", "examples/digits/README.md", "src/endtask/pretrained/endtask_mini/README.md")
+    known = [*(ROOT / name for name in others), *sorted((ROOT / "docs").rglob("*.md"))]
     return [page for page in known if _SECTION.search(page.read_text(encoding="utf-8"))]
 
 

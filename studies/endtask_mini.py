@@ -31,6 +31,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from benchmarks.results_file import write_results
 from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings, TokenizerSettings
 from endtask.corpus.corpus import Corpus
 from endtask.encoders.checkpoint import load_network, open_checkpoint
@@ -275,13 +276,32 @@ def held_out_loss(network: Network, run: Path, context: DeviceContext) -> float:
     return total / count
 
 
-def measure(run: Path, folder: Path) -> float:
-    """Return the held-out loss of saved files, in float32 on the CPU."""
+def measure(run: Path, folder: Path, results: Path | None = None) -> float:
+    """Return the held-out loss of saved files, in float32 on the CPU; write the results file of the training too."""
     checkpoint, tokenizer = open_checkpoint(str(folder)), load_tokenizer(folder)
     network = load_network(checkpoint, ModelSettings(), pad_id=tokenizer.pad_token_id, labels=("no", "yes"), seed=SEED)
-    context = choose_device_context(Settings(device="cpu"))
-    loss = held_out_loss(network, run, context)
+    loss = held_out_loss(network, run, choose_device_context(Settings(device="cpu")))
     print(json.dumps({"folder": str(folder), "held_out_loss": round(loss, 4)}))
+    if results is not None:
+        counts = json.loads((run / "counts.json").read_text(encoding="utf-8"))
+        calls = [json.loads(line) for line in (run / "run" / "calls.jsonl").read_text(encoding="utf-8").splitlines()]
+        saved = {
+            "held_out_loss": round(loss, 4),
+            "parameters": sum(value.numel() for value in load_file(folder / "model.safetensors").values()),
+            "megabytes": round((folder / "model.safetensors").stat().st_size / 1e6, 2),
+        }
+        rows = [
+            {"kind": "data", **counts},
+            *({"kind": "call", **call} for call in calls),
+            {"kind": "model", **saved, "hidden_size": checkpoint.config.hidden_size},
+        ]
+        summary = saved | {
+            "steps": calls[-1]["step"],
+            "tokens": calls[-1]["tokens"],
+            "matmul_flops": calls[-1]["matmul_flops"],
+            "gpu_seconds": round(sum(call["seconds"] for call in calls), 1),
+        }
+        write_results("endtask_mini", "python -m studies.endtask_mini", rows, summary, results)
     return loss
 
 
@@ -350,6 +370,7 @@ def _parser() -> argparse.ArgumentParser:
     step = steps.add_parser("measure")
     step.add_argument("run", type=Path)
     step.add_argument("folder", type=Path)
+    step.add_argument("--results", type=Path, help="write endtask_mini.json in this folder")
     return parser
 
 
@@ -371,7 +392,7 @@ def main() -> None:
             folder = args.run / (f"probe-{args.probe}" if args.probe else "run")
             train(args.run, folder, settings, args.steps, args.seconds)
         elif args.step == "measure":
-            measure(args.run, args.folder)
+            measure(args.run, args.folder, args.results)
         else:
             save(args.run, args.run / "run", args.folder, args.size)
     except InputError as error:

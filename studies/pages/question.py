@@ -27,6 +27,10 @@ class Pair:
 
 
 QUESTIONS: dict[str, tuple[Pair, ...]] = {
+    "tasks_finetune": (
+        Pair("endtask-mini is better than a small pretrained encoder", "mini", "small"),
+        Pair("endtask-mini is better than TF-IDF", "mini", "tfidf"),
+    ),
     "tlm_rho2": (
         Pair("rho2 = 20 is better than 0", "rho2-20", "rho2-0"),
         Pair("rho2 = 100 is better than 0", "rho2-100", "rho2-0"),

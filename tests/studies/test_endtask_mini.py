@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.results_file import read_results
 from endtask.config import ModelSettings
 from endtask.encoders.checkpoint import load_network, open_checkpoint
 from endtask.encoders.weights import load_tensors
@@ -115,7 +116,10 @@ def test_a_stopped_training_resumes_exactly_and_the_saved_model_knows_its_text(
     assert checkpoint.config.vocab_size >= len(tokenizer) + study.SPARE_ROWS
     network = load_network(checkpoint, ModelSettings(), pad_id=tokenizer.pad_token_id, labels=("a", "b"), seed=0)
     assert all(weight.dtype == torch.float32 for weight in network.parameters())
-    assert study.measure(work, tmp_path / "toy_mini") == pytest.approx(whole["held_out_loss"], abs=0.02)
+    loss = study.measure(work, tmp_path / "toy_mini", tmp_path)
+    assert loss == pytest.approx(whole["held_out_loss"], abs=0.02)
+    summary = read_results("endtask_mini", tmp_path).summary
+    assert (summary["steps"], summary["gpu_seconds"]) == (STEPS, pytest.approx(stopped["seconds"] + resumed["seconds"]))
     assert guesses(tokenizer, tmp_path / "toy_mini") == ["says", "house"]
 
 

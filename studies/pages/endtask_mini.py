@@ -1,0 +1,97 @@
+"""The facts of endtask-mini's training, for its model card."""
+
+from __future__ import annotations
+
+from statistics import fmean, stdev
+from typing import Any
+
+from benchmarks.results_file import Results
+from endtask.reporting.format import metric_name
+from studies.tables import markdown, select
+
+Row = dict[str, Any]
+TASKS = {
+    "chemprot": "ChemProt",
+    "sciie": "SciERC",
+    "citation_intent": "ACL-ARC",
+    "trec": "TREC",
+    "csabstruct": "CSAbstruct",
+    "cola": "CoLA",
+    "stsb": "STS-B",
+    "hyperpartisan": "HyperPartisan",
+    "agnews": "AGNews",
+    "pubmed_sections": "PubMed sections",
+    "sst2": "SST-2",
+    "imdb": "IMDB",
+}
+
+
+def endtask_mini_facts(results: Results) -> str:
+    """Return the table of data, cost and size."""
+    rows: list[Row] = [dict(row) for row in results.rows]
+    (data,), (model,) = select(rows, kind="data"), select(rows, kind="model")
+    calls = select(rows, kind="call")
+    last, seconds = calls[-1], sum(call["seconds"] for call in calls)
+    dropped = f"{data['contaminated']:,} of {data['passages_read']:,} passages dropped"
+    lines = [
+        ["parameters", f"{model['parameters'] / 1e6:.2f} million; {model['megabytes']:.2f} MB in half precision"],
+        ["vocabulary", f"{data['vocabulary']:,} tokens, WordPiece"],
+        ["text", f"{data['train']['passages']:,} passages, {data['train']['tokens'] / 1e6:.0f} million tokens"],
+        ["without test texts", f"{dropped}: they hold one of {data['evaluation_texts']:,} dev and test texts"],
+        [
+            "training",
+            f"{last['step']:,} steps of {last['batch']}, {last['tokens']:.2e} tokens in all, peak rate {last['learning_rate']:g}",
+        ],
+        [
+            "cost",
+            f"{last['matmul_flops']:.1e} FLOPs of matrix products, {seconds / 60:.0f} minutes of one {last['device']}",
+        ],
+        ["masked-LM loss", f"{model['held_out_loss']:.3f} on {data['held_out']['passages']:,} held-out passages"],
+    ]
+    return "\n".join([*markdown(["", ""], lines, left=2), "", f"`{results.command}`, {results.date}.", ""])
+
+
+def tasks_finetune_table(results: Results) -> str:
+    """Return a line for each task: the encoder, one of three times its size, TF-IDF, and the differences."""
+    rows: list[Row] = [dict(row) for row in results.rows]
+    heads = [
+        "task",
+        "metric",
+        "endtask-mini",
+        "small pretrained encoder",
+        "TF-IDF",
+        "over the small one",
+        "over TF-IDF",
+    ]
+    lines = [_task_line(select(rows, task=task)) for task in TASKS if select(rows, task=task)]
+    note = (
+        "Mean and standard deviation over three fine-tuning seeds, in points; in brackets without test rows that are in train. "
+        "Differences with 95% intervals or p over rows and seeds; where there are leaks, those of the leak-free rows."
+    )
+    gpu = next(row["gpu"] for row in rows if row.get("gpu"))
+    return "\n".join([*markdown(heads, lines, left=2), "", f"{note} {gpu}, {results.date}; `{results.command}`.", ""])
+
+
+def _task_line(rows: list[Row]) -> list[str]:
+    metric = next(row["metric"] for row in rows if row["kind"] == "cell")
+    scores = [_score(select(rows, kind="run", variant=name)) for name in ("mini", "small", "tfidf")]
+    leads = [_lead(select(rows, kind="pair", over=name)) for name in ("small", "tfidf")]
+    return [TASKS[rows[0]["task"]], metric_name(metric), *scores, *leads]
+
+
+def _score(runs: list[Row]) -> str:
+    if not runs:
+        return ""
+    test, clean = runs[0]["test"], runs[0]["leak_free"]
+    spread = f" ± {100 * stdev(test):.1f}" if len(test) > 1 else ""
+    return f"{100 * fmean(test):.1f}{spread}" + (f" ({100 * fmean(clean):.1f})" if clean != test else "")
+
+
+def _lead(pairs: list[Row]) -> str:
+    if not pairs:
+        return ""
+    pair = pairs[0]
+    if "leak_free_lead" in pair:
+        return f"{100 * pair['leak_free_lead']:+.1f} (p {pair['leak_free_p']:.3f})"
+    low, high = (100 * end for end in pair["interval"])
+    return f"{100 * pair['lead']:+.1f} [{low:+.1f}, {high:+.1f}]"
