@@ -35,6 +35,7 @@ from benchmarks.results_file import write_results
 from endtask.config import BatchSize, ModelSettings, PretrainSettings, Settings, TokenizerSettings
 from endtask.corpus.corpus import Corpus
 from endtask.encoders.checkpoint import load_network, open_checkpoint
+from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.huggingface import save_masked_lm
 from endtask.encoders.network import Network, build_network
 from endtask.encoders.weights import load_tensors
@@ -49,7 +50,7 @@ from endtask.task.text_keys import remove_entity_markers
 from endtask.tokenization.packed_texts import PackedTexts, pack_passages
 from endtask.tokenization.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 from endtask.training.checkpoint import CHECKPOINT
-from endtask.training.device import DeviceContext, choose_device_context, move
+from endtask.training.device import choose_device_context, move
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
 from endtask.training.pretrain import phase_of
