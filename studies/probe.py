@@ -5,7 +5,7 @@
 
 A scoring model is fitted on half of train. For each sampled batch of candidates, a copy of it takes one step of AdamW
 on the batch's masked LM, and the mean loss of held-out rows (of dev, which no score reads) is measured before and
-after. A score is right if it ranks batches as the measured decrease does (Spearman). `studies.probe_scores` has the scores.
+after. A score is right if it ranks batches as the measured decrease does (Spearman); `studies.probe_scores` has them.
 """
 
 from __future__ import annotations

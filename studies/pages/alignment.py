@@ -13,8 +13,6 @@ from studies.tables import gpu_of, markdown, mean_std, percent, select
 
 Tree = dict[str, Any]
 TASKS = {"ct": "concept tagging", "ad": "acronym detection"}
-ALIGNED = {"ct": "hyperlinks", "ad": "acronyms"}
-"""The objective that is aligned with each task."""
 TABLES = {
     "1": "Table 1: sizes",
     "2": "Table 2: numbers of labels",
@@ -22,6 +20,7 @@ TABLES = {
     "4": "Table 4: learning rates",
     "5": "Table 5: objectives left out",
 }
+_PLAIN = "masked LM and next sentences"
 LARGEST, LABELS, HELD_OUT = "768x3", 200, 0.2
 _SNIPPET = "every month the bank of england sets an interest rate. its votes are published two weeks later."
 
@@ -93,17 +92,29 @@ def alignment_tables(results: Results) -> str:
 
 
 def alignment_summary(results: Results) -> str:
-    """Return a table with a line for each task: the largest encoder with and without the aligned objective."""
+    """Return a table with a line for each task: the largest encoder without any aligned objective, and with both."""
     rows: list[Tree] = results.rows
+    titles = (("5", _PLAIN), ("2", f"{LARGEST}, new head"), ("2", f"{LARGEST}, kept head"))
     lines = []
     for task, name in TASKS.items():
-        titles = (f"{LARGEST}, without {ALIGNED[task]}, new head", f"{LARGEST}, new head", f"{LARGEST}, kept head")
-        cells = [select(rows, kind="cell", task=task, table="2", title=title, labels=LABELS) for title in titles]
+        cells = [
+            select(rows, kind="cell", task=task, table=table, title=title, labels=LABELS) for table, title in titles
+        ]
         lines.append([name, *(mean_std(cell[0]["accuracy"]) for cell in cells if cell)])
-    heads = [f"accuracy with {LABELS} labels", "not aligned", "aligned", "aligned, with its head"]
+    heads = [f"accuracy with {LABELS} labels", "masked LM and next sentence", "aligned", "aligned, with its head"]
     runs = max(row["runs"] for row in select(rows, kind="cell"))
-    note = f"Encoders of {LARGEST}, {runs} runs a cell, {gpu_of(rows)}, {results.date}; `endtask few-shot studies/alignment.yaml`."
+    note = f"Encoders of {LARGEST}, one pre-training a column, {runs} runs a cell, {gpu_of(rows)}, {results.date}; "
+    note += f"`endtask few-shot studies/alignment.yaml`.{_tokens(rows)}"
     return "\n".join([*markdown(heads, lines), "", note, ""])
+
+
+def _tokens(rows: Sequence[Tree]) -> str:
+    """Return a sentence on the tokens that both encoders read in equally many steps; empty if they are not known."""
+    read = {row["body"]: row["tokens"] for row in select(rows, kind="body") if "tokens" in row}
+    plain, aligned = (read.get(name) for name in (f"{LARGEST}-no-hyperlinks-no-acronyms", LARGEST))
+    if plain is None or aligned is None:
+        return ""
+    return f" In as many steps the first read {plain / 1e6:.0f}, the others {aligned / 1e6:.0f} million tokens."
 
 
 def _table(cells: Sequence[Tree], *, with_epoch: bool) -> list[str]:

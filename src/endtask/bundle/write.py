@@ -24,7 +24,7 @@ from endtask.encoders.checkpoint_files import config_file, weight_files
 from endtask.errors import InputError
 from endtask.io.atomic import atomic_file, remove_leftovers_of
 from endtask.io.compression import read_failure
-from endtask.io.run_layout import DOMAIN, SELECTION, SETTINGS_FILE, STAGES
+from endtask.io.run_layout import DOMAIN, RETRIEVED, SELECTION, SETTINGS_FILE, STAGES
 from endtask.io.stage_files import FILES, LEFT_OUT, MANIFEST, FileRecord, check_stage, read_manifest, sealed
 from endtask.io.stage_folder import StageFolder, left_out, package_version
 from endtask.pipeline.inputs import (
@@ -318,6 +318,8 @@ def _part(stage: str, path: Path) -> str:
     """Return the part of the bundle that a stage's file belongs to, for messages about sizes."""
     if stage == "select":
         return "selected text" if path.name in (SELECTION, DOMAIN) else "settings"
+    if stage == "retrieve":
+        return "retrieved text" if path.name == RETRIEVED else "settings"
     if stage == "pack" and len(path.parts) > 1:
         names = {"selection": "tokens of the selection", "domain": "tokens of the domain", "tokenizer": "tokenizer"}
         return names.get(path.parts[0], "tokens of the task")
@@ -408,14 +410,14 @@ def _input_files(run: Run, name: str) -> Iterable[tuple[str, Path | bytes]]:
 
 
 def with_plain_selections(items: Iterable[Item], scratch: Path) -> list[Item]:
-    """Replace every selection by an uncompressed copy in `scratch`; the bundle's compression makes it smaller.
+    """Replace every table of texts by an uncompressed copy in `scratch`; the bundle's compression makes it smaller.
 
     Hard links to the same file share a copy. Manifests get the records of the copies.
     """
     copies: dict[tuple[int, int], Path] = {}
     replaced, records = [], {}
     for item in items:
-        if isinstance(item.source, Path) and item.source.name in (SELECTION, DOMAIN):
+        if isinstance(item.source, Path) and item.source.name in (SELECTION, DOMAIN, RETRIEVED):
             status = item.source.stat()
             copy = copies.setdefault((status.st_dev, status.st_ino), scratch / f"{len(copies)}.parquet")
             if not copy.exists():
