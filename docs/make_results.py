@@ -27,6 +27,7 @@ from benchmarks.training.page import replay_table, training_picture, training_ta
 from benchmarks.weighting.page import weighting_table  # noqa: E402
 from examples.digits.results import digits_table  # noqa: E402
 from studies.pages.alignment import alignment_summary, alignment_tables  # noqa: E402
+from studies.pages.attention import attention_table  # noqa: E402
 from studies.pages.claims import claims_table  # noqa: E402
 from studies.pages.endtask_mini import endtask_mini_facts, tasks_finetune_table  # noqa: E402
 from studies.pages.influence import influence_tables  # noqa: E402
@@ -64,6 +65,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "probe": ("probe", probe_section),
     "meta_gap": ("meta_gap", meta_gap_section),
     "claims": ("claims", claims_table),
+    "attention": ("attention", attention_table),
     "alignment": ("alignment", alignment_tables),
     "alignment_summary": ("alignment", alignment_summary),
     **{name: (name, question_section(name)) for name in QUESTIONS},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from studies.estimates import Comparison
+from studies.estimates import HEADS, Comparison
 
 TASKS = {"chemprot": "ChemProt", "sciie": "SciERC", "citation_intent": "ACL-ARC", "ct": "tagging", "ad": "acronyms"}
 _UNINFORMED = "the scoring model was a constant predictor"
@@ -173,6 +173,14 @@ CLAIMS = (
         _ONE_PRETRAINING,
     ),
     Claim(
-        15, "TLM has more positional and fewer vertical attention heads", "a figure", flaw="not run: `endtask analyze`"
+        15,
+        "TLM has more positional and fewer vertical attention heads",
+        "a figure",
+        tuple(
+            Comparison("attention", task, "tlm", "the pretrained encoder", scale=kind)
+            for task in ("sciie", "chemprot")
+            for kind in HEADS
+        ),
+        "attention",
     ),
 )

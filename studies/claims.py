@@ -5,16 +5,17 @@
 A claim names comparisons (`studies.claim_list`). Their differences are averaged over the tasks that were measured. The
 claim holds if the interval of this mean is above 0, it does not hold if it is below 0, else it is undecided. A claim
 whose study has no results file yet is undecided, whatever earlier numbers say; it is decided as soon as the file is
-there.
+there. A claim of several parts, such as more of one kind and fewer of another, holds if all do; its weakest part stands
+for it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.results_file import write_results
+from benchmarks.results_file import read_results, write_results
 from studies.claim_list import CLAIMS, TASKS, Claim
-from studies.estimates import UNITS, Comparison, Estimate, estimate, pooled, verdict
+from studies.estimates import UNITS, Comparison, Estimate, estimate, pooled, verdict, weakest
 
 Tree = dict[str, Any]
 Measured = list[tuple[Comparison, Estimate]]
@@ -30,17 +31,31 @@ def measured(comparisons: tuple[Comparison, ...]) -> Measured:
 def evidence(claim: Claim) -> tuple[Measured, str]:
     """Return what was measured for a claim, and why that does not decide it; empty if it does."""
     if decisive := measured(claim.comparisons):
-        return decisive, ""
+        return decisive, _reason_of_file(decisive[0][0])
     study = f"`studies/{claim.study}.yaml`" if claim.study else ""
     if former := measured(claim.former):
         return former, f"{claim.flaw}; to be run again by {study}"
     return [], claim.flaw or f"not run: {study}"
 
 
+def _reason_of_file(comparison: Comparison) -> str:
+    """Return why a study was too small to decide, as its results file says."""
+    return str(read_results(comparison.file).summary.get("undecided_because", ""))
+
+
+def combined(found: Measured) -> Estimate | None:
+    """Return the mean difference; of differences on several scales, which are parts of a claim, the weakest one."""
+    parts: dict[str, list[Estimate]] = {}
+    for comparison, one in found:
+        if comparison.counts:
+            parts.setdefault(comparison.scale, []).append(one)
+    return weakest(map(pooled, parts.values()))
+
+
 def row_of(claim: Claim) -> Tree:
     """Return the row of a claim in claims.json."""
     found, reason = evidence(claim)
-    mean = pooled(one for comparison, one in found if comparison.counts)
+    mean = combined(found)
     parts = [
         {
             "file": comparison.file,

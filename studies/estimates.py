@@ -17,8 +17,16 @@ from studies.tables import select
 
 Tree = dict[str, Any]
 Verdict = Literal["holds", "does not hold", "undecided"]
-Scale = Literal["test", "label_words", "task weight"]
-UNITS: dict[Scale, str] = {"test": "points", "label_words": "%", "task weight": "points of weight"}
+Scale = Literal["test", "label_words", "task weight", "positional", "vertical"]
+UNITS: dict[Scale, str] = {
+    "test": "points",
+    "label_words": "%",
+    "task weight": "points of weight",
+    "positional": "points more positional",
+    "vertical": "points fewer vertical",
+}
+HEADS: tuple[Scale, Scale] = ("positional", "vertical")
+"""The kinds of attention heads: the runs are to have more of the first and fewer of the second."""
 _NORMAL = 1.96
 
 
@@ -72,6 +80,8 @@ def estimate(comparison: Comparison) -> Estimate | None:
         return _label_words(rows, comparison)
     if comparison.scale == "task weight":
         return _weights(rows, comparison)
+    if comparison.scale in HEADS:
+        return _heads(rows, comparison)
     if comparison.file == "alignment":
         return _single(rows, comparison)
     return _stored(rows, comparison) or _welch_or_none(*(_run_scores(rows, name) for name in comparison.names))
@@ -108,6 +118,19 @@ def _weights(rows: list[Tree], comparison: Comparison) -> Estimate | None:
 
 def _last_weights(rows: list[Tree], cell: str) -> list[float]:
     return [row["weights"]["task"] for row in select(rows, cell=cell) if "task" in row.get("weights", {})]
+
+
+def _heads(rows: list[Tree], comparison: Comparison) -> Estimate | None:
+    """Return how much more (positional) or less (vertical) of a variant's heads than of the reference are of a kind."""
+    runs = select(rows, kind="run", cell=comparison.better, state="pre-trained")
+    references = select(rows, kind="checkpoint", is_reference=True)
+    if not (runs and references):
+        return None
+    sign = 1 if comparison.scale == "positional" else -1
+    shares, limits = ([sign * row[comparison.scale] / row["heads"] for row in found] for found in (runs, references))
+    if len(set(shares)) < 2:  # equal counts have no interval
+        return Estimate(100 * (fmean(shares) - limits[0]), None, None, None)
+    return one_sample(shares, limits[0])
 
 
 def _single(rows: list[Tree], comparison: Comparison) -> Estimate | None:
@@ -187,6 +210,20 @@ def pooled(estimates: Iterable[Estimate]) -> Estimate | None:
     half = math.sqrt(squares) / 2 / len(found)
     deviations = abs(mean) / (half / _NORMAL) if half else math.inf
     return Estimate(mean, mean - half, mean + half, math.erfc(deviations / math.sqrt(2)))
+
+
+def weakest(parts: Iterable[Estimate | None]) -> Estimate | None:
+    """Return the part that decides whether all hold: one that does not hold, else the one with the lowest end.
+
+    >>> weakest([Estimate(5.0, 1.0, 9.0, 0.02), Estimate(-3.0, -5.0, -1.0, 0.01)]), weakest([None])
+    (Estimate(mean=-3.0, low=-5.0, high=-1.0, p_value=0.01), None)
+    """
+    found = list(parts)
+    known = [one for one in found if one is not None and one.has_interval]
+    refuted = [one for one in known if (one.high or 0.0) < 0]
+    if not refuted and len(known) < len(found):
+        return None
+    return min(refuted or known, key=lambda one: one.low or 0.0, default=None)
 
 
 def verdict(found: Estimate | None, reason: str = "") -> Verdict:

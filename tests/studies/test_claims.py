@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.results_file import read_results, write_results
-from studies import estimates
+from studies import attention, claims, estimates
 from studies.claim_list import CLAIMS
-from studies.claims import claim_rows, summary_of
+from studies.claims import claim_rows, row_of, summary_of
 from studies.estimates import Comparison, Estimate, estimate, pooled, verdict
 
 
@@ -64,3 +64,42 @@ def test_a_weight_is_compared_with_a_number(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.mean == pytest.approx(3.0)
     assert verdict(found) == "holds"
     assert estimate(Comparison("tartan_weights", "sciie", "other", "0.95", (), "task weight")) is None
+
+
+def store_heads(folder: Path, counts: list[tuple[int, int]], *, tokens: int = 10**9) -> None:
+    """Store runs with these numbers of positional and vertical heads of 20, beside an encoder with 2 and 8."""
+    same = {"task": "sciie", "heads": 20}
+    trained = {"state": "pre-trained", "tokens": tokens, "parameters": 10**6}
+    rows = [
+        {"kind": "run", **same, "cell": "tlm", "seed": seed, "positional": near, "vertical": fixed, **trained}
+        for seed, (near, fixed) in enumerate(counts)
+    ]
+    rows.append(
+        {"kind": "checkpoint", **same, "cell": "package:x", "positional": 2, "vertical": 8, "is_reference": True}
+    )
+    write_results("attention", "a study", rows, attention.summary_of(rows, "package:x"), folder)
+
+
+@pytest.mark.parametrize(
+    ("counts", "tokens", "expected"),
+    [
+        ([(6, 1), (7, 2), (6, 2)], 10**9, "holds"),
+        ([(6, 14), (7, 15), (6, 15)], 10**9, "does not hold"),  # more of both
+        ([(6, 1), (7, 14), (6, 8)], 10**9, "undecided"),
+        ([(6, 1), (6, 1), (6, 1)], 10**9, "undecided"),  # without spread there is no interval
+        ([(6, 1), (7, 2), (6, 2)], 3 * 10**6, "undecided"),  # three tokens a weight
+    ],
+)
+def test_a_claim_of_two_parts_needs_both(
+    counts: list[tuple[int, int]], tokens: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_heads(tmp_path, counts, tokens=tokens)
+    monkeypatch.setattr(estimates, "RESULTS", tmp_path)
+    for module in (estimates, claims):
+        monkeypatch.setattr(module, "read_results", lambda name: read_results(name, tmp_path))
+    row = row_of(CLAIMS[14])
+    assert row["verdict"] == expected
+    assert row["reason"].startswith("the runs read 3.0 million tokens, 3 a weight") == (tokens < 10**9)
+    near, fixed = (sum(kind) / 60 for kind in zip(*counts, strict=True))
+    differences = [part["difference"] for part in row["comparisons"]]
+    assert differences == pytest.approx([100 * (near - 0.1), 100 * (0.4 - fixed)], abs=1e-3)
