@@ -28,7 +28,7 @@ Tree = dict[str, Any]
 MINI = "package:endtask-mini"
 _TOKENS_PER_WEIGHT = 20
 """Fewer decide nothing: about as many train an encoder of a size well (Hoffmann et al., 2022)."""
-_COUNTS = ("layers", "heads", "positional", "vertical", "other", "same_class")
+_COUNTS = ("width", "layers", "heads", "positional", "vertical", "other", "same_class")
 
 
 def runs_in(folder: Path) -> list[Path]:
@@ -92,7 +92,7 @@ def main() -> None:
     )
     try:
         rows = list(attention_rows(given.folder, checkpoints))
-        command = "python -m studies.attention FOLDER, of `endtask compare studies/attention.yaml`"
+        command = "endtask compare studies/attention.yaml && python -m studies.attention FOLDER"
         print(write_results("attention", command, rows, summary_of(rows, against), given.results))
     except InputError as error:
         parser.error(str(error))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.results_file import read_results, write_results
+from benchmarks.results_file import write_results
 from studies.claim_list import CLAIMS, TASKS, Claim
 from studies.estimates import UNITS, Comparison, Estimate, estimate, pooled, verdict, weakest
 
@@ -31,16 +31,11 @@ def measured(comparisons: tuple[Comparison, ...]) -> Measured:
 def evidence(claim: Claim) -> tuple[Measured, str]:
     """Return what was measured for a claim, and why that does not decide it; empty if it does."""
     if decisive := measured(claim.comparisons):
-        return decisive, _reason_of_file(decisive[0][0])
+        return decisive, decisive[0][0].undecided_because
     study = f"`studies/{claim.study}.yaml`" if claim.study else ""
     if former := measured(claim.former):
         return former, f"{claim.flaw}; to be run again by {study}"
     return [], claim.flaw or f"not run: {study}"
-
-
-def _reason_of_file(comparison: Comparison) -> str:
-    """Return why a study was too small to decide, as its results file says."""
-    return str(read_results(comparison.file).summary.get("undecided_because", ""))
 
 
 def combined(found: Measured) -> Estimate | None:

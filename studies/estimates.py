@@ -51,6 +51,11 @@ class Comparison:
         """Both variants."""
         return self.better, self.worse
 
+    @property
+    def undecided_because(self) -> str:
+        """Why the study was too small to decide, as its results file says; empty if it was not."""
+        return str(read_results(self.file).summary.get("undecided_because", ""))
+
     def rows(self) -> list[Tree]:
         """Return the rows of the task in the results file; none without a file."""
         if not (RESULTS / f"{self.file}.json").exists():

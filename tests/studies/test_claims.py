@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.results_file import read_results, write_results
-from studies import attention, claims, estimates
+from studies import attention, estimates
 from studies.claim_list import CLAIMS
 from studies.claims import claim_rows, row_of, summary_of
 from studies.estimates import Comparison, Estimate, estimate, pooled, verdict
@@ -95,8 +95,7 @@ def test_a_claim_of_two_parts_needs_both(
 ) -> None:
     store_heads(tmp_path, counts, tokens=tokens)
     monkeypatch.setattr(estimates, "RESULTS", tmp_path)
-    for module in (estimates, claims):
-        monkeypatch.setattr(module, "read_results", lambda name: read_results(name, tmp_path))
+    monkeypatch.setattr(estimates, "read_results", lambda name: read_results(name, tmp_path))
     row = row_of(CLAIMS[14])
     assert row["verdict"] == expected
     assert row["reason"].startswith("the runs read 3.0 million tokens, 3 a weight") == (tokens < 10**9)

@@ -25,7 +25,7 @@ from endtask.reporting.run_folder import RunFolder
 SPLIT = "dev"
 MOST_TEXTS = 400
 """Texts of dev that are read, evenly spread over them."""
-_VERSION = 1
+_VERSION = 2
 Tree = dict[str, Any]
 
 
@@ -108,6 +108,7 @@ def _read(model: AnalysedModel, examples: Sequence[Example], run: StoredRun) -> 
     return {
         "name": model.name,
         "fingerprint": model.fingerprint,
+        "width": vectors.shape[1],
         "layers": len(kinds),
         "heads": sum(heads.values()),
         **heads,
