@@ -29,7 +29,7 @@ from endtask.encoders.batch import TextBatch, lay_out
 from endtask.encoders.network import Network
 from endtask.gradients.engine import masked_lm_losses, task_losses
 from endtask.gradients.scoring import batches_by_length
-from endtask.io.atomic import write_json
+from endtask.io.atomic import write_json, write_text
 from endtask.io.parsing import read_json
 from endtask.io.run_layout import RETRIEVED
 from endtask.io.selection_table import read_statistics
@@ -50,6 +50,7 @@ _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 _METRICS = {"chemprot": "micro_f1", "sciie": "macro_f1"}
 _TOKENS = 1 << 12
 """Tokens of a forward pass."""
+_ROWS = "rows.jsonl"
 _BETA2, _EPSILON = 0.98, 1e-6
 _STEP_MASK, _STATE_MASK = 1000, 2000
 """Masks of the measured step and of AdamW's state; those of the scores begin at 0."""
@@ -211,11 +212,12 @@ def probe(task_name: str, folder: Path, model: str | None, plan: Plan, data: Pat
     step = Step(weights, squares, plan.learning_rate)
     scorer = ProbeScores.of(subject, squares, state, _EPSILON)
     before = subject.measured_loss()
-    rows: list[Measured] = []
-    for number, unit in enumerate(probes):
+    rows = read_rows(folder)
+    for number, unit in enumerate(probes[len(rows) :], start=len(rows)):
         gradients = gradients_of(subject.masked_lm_loss(unit, _STEP_MASK), weights)
         value = decrease(step, gradients, subject.measured_loss, before)
         rows.append(Measured(value, model_scores(scorer, subject, unit, gradients)))
+        write_text(folder / _ROWS, "".join(f"{json.dumps(row)}\n" for row in rows))
         if number % 20 == 19:
             print(f"{task_name}: {number + 1} of {plan.probes}, {time.monotonic() - started:.0f} s", flush=True)
     of_texts = text_scores(table, task, settings, units[: plan.probes], [row.decrease for row in rows])
@@ -229,6 +231,12 @@ def probe(task_name: str, folder: Path, model: str | None, plan: Plan, data: Pat
         "decrease": [row.decrease for row in rows],
         "scores": {**{name: [row.scores[name] for row in rows] for name in rows[0].scores}, **of_texts},
     }
+
+
+def read_rows(folder: Path) -> list[Measured]:
+    """Return the batches that a stopped probe has measured."""
+    file = folder / _ROWS
+    return [Measured(*json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def fitted(

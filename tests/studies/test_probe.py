@@ -13,8 +13,8 @@ from benchmarks.results_file import read_results
 from endtask.gradients.rows import Block, Gradients, LinearRows
 from endtask.io.atomic import write_json
 from studies.pages.probe import probe_section
-from studies.probe import Step, collect, decrease, gradients_of
-from studies.probe_scores import SCORES, Eigenbasis, as_stepped, inner, rank_correlation
+from studies.probe import Step, collect, decrease, gradients_of, read_rows
+from studies.probe_scores import SCORES, Eigenbasis, Measured, as_stepped, inner, rank_correlation
 
 EPSILON = 1e-6
 
@@ -91,3 +91,9 @@ def test_results_and_page_of_a_probe(tmp_path: Path) -> None:
     assert SCORES["full_adam"].title in page
     assert page.index("LESS") < page.index("BM25 rank") or results.summary["sciie_bm25_rank"] == 1.0
     assert rank_correlation(-decreases, decreases)["spearman"] == -1.0
+
+
+def test_a_stopped_probe_goes_on_after_its_last_batch(tmp_path: Path) -> None:
+    assert read_rows(tmp_path) == []
+    (tmp_path / "rows.jsonl").write_text('[0.1, {"full_dot": 2.0}]\n[0.2, {"full_dot": 3.0}]\n')
+    assert read_rows(tmp_path) == [Measured(0.1, {"full_dot": 2.0}), Measured(0.2, {"full_dot": 3.0})]
