@@ -52,7 +52,12 @@ def _lead(rows: Sequence[Row], task: str, labels: int, other: str) -> tuple[floa
 def few_labels_table(results: Results) -> str:
     """Return a table for each split: accuracies by task and number of labels, and our lead over SetFit."""
     rows: list[Row] = [dict(row) for row in results.rows]
-    parts = [_table(rows, "test", "Test"), _leads(rows), _table(rows, "dev", "Dev, on which the preset was chosen")]
+    parts = [
+        _verdict(results),
+        _leads(rows),
+        _table(rows, "test", "Test"),
+        _table(rows, "dev", "Dev, on which the preset was chosen"),
+    ]
     machine = results.machine.gpu or results.machine.cpu
     return "\n".join([*filter(None, parts), f"Measured on {machine}, {results.date}; `{results.command}`.", ""])
 
@@ -80,21 +85,25 @@ def _cell(of_draws: dict[int, Row]) -> str:
 
 
 def _leads(rows: Sequence[Row]) -> str:
-    lines = []
-    for task in TASKS:
-        for labels in LABELS:
-            lead = _lead(rows, task, labels, PEER)
-            if lead is not None:
-                seconds = [_seconds(rows, task, labels, method) for method in (OURS, PEER)]
-                lines.append(
-                    f"| {task} | {labels} | {lead[0]:+.1f} [{lead[1]:.1f}, {lead[2]:.1f}] | {seconds[0]:.0f} s | {seconds[1]:.0f} s |"
-                )
-    head = [
-        "| task | labels | `few-labels` minus SetFit, points | `few-labels` | SetFit |",
-        "|---|---:|---:|---:|---:|",
+    found = [(task, labels, _lead(rows, task, labels, PEER)) for task in TASKS for labels in LABELS]
+    lines = [
+        f"| {task} | {labels} | {lead[0]:+.1f} [{lead[1]:.1f}, {lead[2]:.1f}] |"
+        for task, labels, lead in found
+        if lead is not None
     ]
+    head = ["| task | labels | `few-labels` minus SetFit, points |", "|---|---:|---:|"]
     return "\n".join(["## Against SetFit", "", *head, *lines, ""]) if lines else ""
 
 
-def _seconds(rows: Sequence[Row], task: str, labels: int, method: str) -> float:
-    return float(statistics.median(row["seconds"] for row in _chosen(rows, "test", task, labels, method).values()))
+def _verdict(results: Results) -> str:
+    """Return the answer to the page's question in a line."""
+    summary: dict[str, Any] = results.summary
+    cells = summary.get("compared_with_setfit", 0)
+    wanted = len(TASKS) * len(LABELS)
+    if not cells:
+        return f"**Undecided**: SetFit has not been measured in any of {wanted} cells of task and number of labels.\n"
+    counts = f"clearly better in {summary['better_than_setfit']}, clearly worse in {summary['worse_than_setfit']}"
+    lead = f"{summary['lead_over_setfit_points']:+.1f} points on average"
+    if cells < wanted:
+        return f"**Undecided**: {cells} of {wanted} cells of task and number of labels are measured; in these {lead}, {counts}.\n"
+    return f"**{lead}** in {cells} cells of task and number of labels, {counts} (the interval leaves out 0).\n"
