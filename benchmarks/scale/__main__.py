@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.generate_corpus import QUERIES, generate
 from benchmarks.results_file import RESULTS, write_results
-from benchmarks.scale.job import PLAIN, RAY, TRAINING, Job
+from benchmarks.scale.job import LISTING, MERGING, PLAIN, RAY, TRAINING, Job
 from benchmarks.scale.page import summarize
 from endtask.io.atomic import write_json, write_text
 from endtask.io.machine import usable_cores
@@ -40,10 +40,12 @@ Row = dict[str, Any]
 
 
 def measurements() -> Iterator[tuple[str, int, int]]:
-    """Yield kind, gigabytes and processes of each measurement; training takes no gigabytes."""
+    """Yield kind, gigabytes and processes of each measurement; the first take no gigabytes."""
     cores = usable_cores()
     yield TRAINING, 0, 1
     yield TRAINING, 0, 2
+    yield MERGING, 0, 1
+    yield LISTING, 0, 1
     for size in SIZES:
         yield PLAIN, size, cores
         if size == _RAY_SIZE:

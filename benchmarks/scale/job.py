@@ -11,6 +11,7 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,10 +24,12 @@ from endtask.io.atomic import write_json
 from endtask.progress import set_quiet
 
 PLAIN, RAY, TRAINING = "plain", "ray", "training"
+MERGING, LISTING = "merging", "listing"
 TOP_K = 100
 _STEPS, _WARMUP = 12, 2
 _BATCH, _LENGTH = 32, 128
 _OBJECT_STORE = 80_000_000
+_BLOCKS, _QUERIES_OF_BLOCK, _PASSAGES, _REPEATS = 4, 4096, 1_000_000, 3
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,50 @@ def _executor(job: Job) -> Executor:
     return RayExecutor(Cluster(initialize_head=True, head_node_args=node).address)
 
 
+def merging(job: Job) -> dict[str, Any]:
+    """Merge blocks of rankings; return the seconds for each entry, which the simulator takes as a constant."""
+    from endtask.retrieval.bm25.rankings import RankedBlock
+
+    blocks = [_random_block(0, seed) for seed in range(_BLOCKS)]
+    return _seconds_of_entry(lambda: RankedBlock.merged(blocks, TOP_K), sum(len(block.scores) for block in blocks))
+
+
+def listing(job: Job) -> dict[str, Any]:
+    """List the queries of few passages, for which all rankings are read twice; return the seconds for each entry."""
+    from endtask.retrieval.bm25.rankings import Rankings
+    from endtask.retrieval.matched_queries import QueryMatches
+    from endtask.retrieval.queries import Query
+
+    paths = [Path(job.scratch) / f"block-{number}.npz" for number in range(_BLOCKS)]
+    firsts = [number * _QUERIES_OF_BLOCK for number in range(_BLOCKS)]
+    for path, first in zip(paths, firsts, strict=True):
+        _random_block(first, first).save(path)
+    queries = [Query("a text", (str(number),)) for number in range(_BLOCKS * _QUERIES_OF_BLOCK)]
+    matches = QueryMatches(Rankings(paths, firsts, len(queries)), queries)
+    entries = 2 * len(queries) * TOP_K
+    return _seconds_of_entry(lambda: list(matches.by_range([0, _PASSAGES // 1000])), entries)
+
+
+def _random_block(first: int, seed: int) -> Any:
+    import numpy as np
+
+    from endtask.retrieval.bm25.rankings import RankedBlock
+
+    random, entries = np.random.default_rng(seed), _QUERIES_OF_BLOCK * TOP_K
+    sizes = np.full(_QUERIES_OF_BLOCK, TOP_K)
+    return RankedBlock(first, sizes, random.integers(_PASSAGES, size=entries), random.random(entries))
+
+
+def _seconds_of_entry(work: Callable[[], object], entries: int) -> dict[str, Any]:
+    work()  # compiles
+    times = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return {"seconds_of_entry": median(times) / entries, "entries": entries, "total": sum(times)}
+
+
 def training(job: Job) -> dict[str, Any]:
     """Train by all processes; return the median seconds of a step. The first process writes the row."""
     import endtask
@@ -125,7 +172,8 @@ def main() -> None:
     """Run the job of the command line."""
     job = Job(**json.loads(sys.argv[1]))
     set_quiet(True)
-    row = training(job) if job.kind == TRAINING else retrieval(job)
+    measure = {TRAINING: training, MERGING: merging, LISTING: listing}.get(job.kind, retrieval)
+    row = measure(job)
     if os.environ.get("RANK", "0") == "0":
         write_json(job.outcome, row)
 

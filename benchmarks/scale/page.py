@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.results_file import Results
-from benchmarks.scale.job import PLAIN, RAY, TRAINING
+from benchmarks.scale.job import LISTING, MERGING, PLAIN, RAY, TRAINING
 from endtask.planning.limits import CHANGES, slowest
 from endtask.planning.measured import MeasuredRetrieval, Rates, Retrieval, fit_rates
 from endtask.planning.prices import example_prices
@@ -49,6 +49,11 @@ def summarize(rows: list[Row]) -> dict[str, Any]:
         **errors,
         "hours_160gb_64_cores": round(total_seconds(stated) / 3600, 2),
         "driver_peak_gb_20_shards": round(peak / 1e9, 3),
+        **{
+            f"{row['kind']}_nanoseconds_of_entry": round(1e9 * row["seconds_of_entry"], 2)
+            for row in rows
+            if row["kind"] in (MERGING, LISTING)
+        },
     }
 
 

@@ -19,9 +19,9 @@ _ENTRIES_AT_ONCE = 1 << 22
 """Entries of rankings that the driver holds at a time when it lists the queries of each passage."""
 _BYTES_OF_ENTRY = 16
 _SECONDS_OF_ENTRY = 6e-9
-"""Of the driver for each entry that it reads while it lists the queries of passages, measured by hand."""
+"""Of the driver for each entry that it reads while it lists the queries of passages (`benchmarks.scale`: listing)."""
 _MERGE_SECONDS_OF_ENTRY = 3e-7
-"""Of a core for each entry of a merge, which sorts, measured by hand."""
+"""Of a core for each entry of a merge, which sorts (`benchmarks.scale`: merging)."""
 _PROCESS_BYTES = 0.25e9
 _DRIVER_BYTES = 0.4e9
 _KEY_LOAD = 0.75
