@@ -66,6 +66,7 @@ FLAGS = {
         "--output",
         "--json",
         "--quiet",
+        "--bundle",
     ],
     "bundle": ["FOLDER", "--output", "--text", "--max-size", "--unpack", "--json", "--quiet"],
     "retrieve": ["SETTINGS", "--task", "--corpus", "--output", "--preset", "--set", "--from", "--json", "--quiet"],
