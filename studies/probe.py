@@ -50,6 +50,7 @@ _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 _METRICS = {"chemprot": "micro_f1", "sciie": "macro_f1"}
 _TOKENS = 1 << 12
 """Tokens of a forward pass."""
+_FLAGS = ("probes", "state", "measured", "epochs", "learning_rate", "seed")
 _ROWS = "rows.jsonl"
 _BETA2, _EPSILON = 0.98, 1e-6
 _STEP_MASK, _STATE_MASK = 1000, 2000
@@ -66,8 +67,8 @@ class Plan:
     measured: int = 128  # rows of dev whose loss is measured
     state: int = 48  # batches whose gradients fill AdamW's second moment
     learning_rate: float = 1e-4
-    epochs: int = 4  # of fitting the scoring model
-    fitting_rate: float = 3e-4
+    epochs: int = 6  # of fitting the scoring model
+    fitting_rate: float = 5e-4
     seed: int = 0
 
 
@@ -298,7 +299,15 @@ def main() -> None:
         "--candidates", type=Path, required=True, help="texts to retrieve from, such as a selection.parquet"
     )
     one.add_argument("--model", help="checkpoint of the scoring model; unset: random weights")
-    for name, kind in (("probes", int), ("epochs", int), ("learning-rate", float), ("seed", int), ("measured", int)):
+    sizes = (
+        ("probes", int),
+        ("state", int),
+        ("measured", int),
+        ("epochs", int),
+        ("learning-rate", float),
+        ("seed", int),
+    )
+    for name, kind in sizes:
         one.add_argument(f"--{name}", type=kind, default=getattr(Plan, name.replace("-", "_")))
     every = steps.add_parser("collect")
     every.add_argument("folder", type=Path)
@@ -306,7 +315,7 @@ def main() -> None:
     if args.step == "collect":
         print(collect(args.folder))
         return
-    values = {name: getattr(args, name) for name in ("probes", "epochs", "learning_rate", "seed", "measured")}
+    values = {name: getattr(args, name) for name in _FLAGS}
     found = probe(args.task, args.folder, args.model, Plan(**values), args.data, args.candidates)
     write_json(args.folder / "probe.json", found)
     print(json.dumps({"seconds": found["seconds"], "held_out": found["held_out"]}))
