@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +18,8 @@ _WORDS = {
 }
 _RESULTS = ("model/*", "pack/tokenizer/*", "evaluate/*.json*", "pretrain/weights*", "finetune/seed-*/*")
 _WITH_TIMES = ("manifest.json", "metrics.jsonl")
+_VERSIONS = re.compile(rb"^python .*$", re.MULTILINE)
+"""In the model card: another user may have another Python."""
 
 
 def write_toy(folder: Path) -> Path:
@@ -58,5 +62,8 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 def digests(run: Path) -> dict[str, str]:
     """Return digests of a run's weights, tokenizer, predictions and scores; files that hold times are left out."""
-    found = hashes(run, *_RESULTS)
-    return {name: digest for name, digest in found.items() if Path(name).name not in _WITH_TIMES}
+    found = {name: digest for name, digest in hashes(run, *_RESULTS).items() if Path(name).name not in _WITH_TIMES}
+    card = run / "model" / "README.md"
+    if card.exists():
+        found["model/README.md"] = hashlib.sha256(_VERSIONS.sub(b"", card.read_bytes())).hexdigest()
+    return found

@@ -42,7 +42,7 @@ from endtask.cli.arguments import with_whole_globs
 from endtask.cli.options import examples
 from endtask.errors import InputError
 from endtask.io.atomic import system_error
-from endtask.io.home import with_homes
+from endtask.io.home import name_user, with_homes
 from endtask.io.signals import exit_code, requested_signal, stop_signals, stopped_message
 from endtask.io.stage_folder import package_version
 from endtask.processes import current_processes, is_started_by_torchrun, lost_process
@@ -119,6 +119,7 @@ def _listed(verbs: set[str]) -> str:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; a user's mistake gives a line on standard error and exit code 2."""
     prepare_streams()
+    name_user()
     given = list(sys.argv[1:] if arguments is None else arguments)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads starve each other on a busy machine

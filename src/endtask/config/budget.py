@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import core_schema
+
+from endtask.config.section import MOST
 
 BudgetUnit = Literal["seconds", "tokens", "steps", "flops"]
 SizeUnit = Literal["bytes", "passages", "share", "retrieved"]
@@ -43,14 +44,20 @@ _BATCH_UNITS: dict[str, tuple[BatchUnit, float]] = {
 }
 
 
+_MOST = {"flops": 1e30, "bytes": 1e18, "tokens": 1e15}
+"""The largest amounts that do not overflow; of other units `MOST`."""
+
+
 def _parse_amount(text: str, units: dict[str, tuple[Any, float]], examples: str) -> tuple[float, Any]:
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or match[2] not in units:
         raise ValueError(f"{text!r} is not an amount with a unit; write it like {examples}")
     unit, factor = units[match[2]]
     amount = float(match[1]) * factor
-    if not math.isfinite(amount) or amount <= 0:
+    if amount <= 0:
         raise ValueError(f"{text!r} must be more than zero")
+    if amount > _MOST.get(unit, MOST):
+        raise ValueError(f"{text!r} is more than {_MOST.get(unit, MOST):.0e} {unit}, the most there can be")
     return amount, unit
 
 
@@ -64,7 +71,12 @@ class FromText:
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: core_schema.CoreSchema, handler: Any) -> dict[str, Any]:
         """Return what editors check: a text with a unit, or a whole number."""
-        return {"anyOf": [{"type": "string", "pattern": r"^\s*([0-9]|all)"}, {"type": "integer", "minimum": 1}]}
+        return {
+            "anyOf": [
+                {"type": "string", "pattern": r"^\s*([0-9]|all)"},
+                {"type": "integer", "minimum": 1, "maximum": MOST},
+            ]
+        }
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
@@ -168,9 +180,7 @@ class BatchSize:
     def parse(cls, value: str | int) -> BatchSize:
         text = str(value).strip()
         if text.isdecimal():
-            if int(text) == 0:
-                raise ValueError(f"{text} must be more than zero")
-            return cls(int(text), "texts")
+            text += "texts"
         amount, unit = _parse_amount(text, _BATCH_UNITS, "32 or 4096tok")
         if amount != int(amount):
             raise ValueError(f"{text!r} is not a whole number")
@@ -195,7 +205,9 @@ class BatchSize:
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: core_schema.CoreSchema, handler: Any) -> dict[str, Any]:
         """Return what editors check: a number, or a text with a unit."""
-        return {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^\s*[0-9]"}]}
+        return {
+            "anyOf": [{"type": "integer", "minimum": 1, "maximum": MOST}, {"type": "string", "pattern": r"^\s*[0-9]"}]
+        }
 
     def __str__(self) -> str:
         return str(self.amount) if self.unit == "texts" else f"{self.amount}tok"
@@ -222,7 +234,7 @@ class TextAmount(FromText):
         """Return the amount that a setting such as `10x` or `300MB` means."""
         if text.strip() == "all":
             return cls(1.0, "share", "all")
-        if (times := _TIMES.fullmatch(text.strip())) and float(times[1]) > 0:
+        if (times := _TIMES.fullmatch(text.strip())) and 0 < float(times[1]) <= MOST:
             return cls(float(times[1]), "times", text.strip())
         try:
             size = SizeBudget.parse(text)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from endtask.config.section import Fraction, PartSection, Positive, Section
+from endtask.config.section import LARGEST, Fraction, PartSection, Section
 from endtask.errors import did_you_mean
 from endtask.io.home import LocalPath
 from endtask.registry import Registry, encoders
@@ -46,6 +46,8 @@ def size_of(name: str) -> tuple[int, int, int]:
         hint = did_you_mean(name, SIZES)
         raise ValueError(f"{name!r} is not a size; {hint}, or write WIDTHxLAYERS, such as 256x3")
     width, layers = int(numbers[1]), int(numbers[2])
+    if width > LARGEST["hidden_size"] or layers > LARGEST["num_hidden_layers"]:
+        raise ValueError(f"{name!r}: at most {LARGEST['hidden_size']}x{LARGEST['num_hidden_layers']}")
     if width % HEAD_SIZE:
         raise ValueError(f"{name!r}: the width must be a multiple of {HEAD_SIZE}, the width of an attention head")
     return width, layers, width // HEAD_SIZE
@@ -67,7 +69,7 @@ class TokenizerSettings(Section):
         description="a Hugging Face fast tokenizer (a folder, `hf:NAME`, `package:NAME`); model.path has its own",
     )
     kind: Literal["wordpiece", "bpe", "unigram"] = Field("wordpiece", description="how words are cut into tokens")
-    vocab_size: int = Field(8000, ge=64, description="tokens to learn, special ones included")
+    vocab_size: int = Field(8000, ge=64, le=1 << 20, description="tokens to learn, special ones included")
     lowercase: bool = Field(True, description="fold upper case before cutting into tokens")
     spell_capitals: bool = Field(
         False, description="cut capitals that follow each other apart (DNA: d, n, a), for tasks about acronyms"
@@ -117,11 +119,20 @@ class ModelSettings(PartSection):
         description="tiny (128 x 2), mini (256 x 4), compact (384 x 6), small (512 x 4), medium (512 x 8), "
         "base (768 x 12), large (1024 x 24); or WIDTHxLAYERS such as 256x3, with attention heads of width 64",
     )
-    hidden_size: Positive | None = Field(None, description="width of a token's vector")
-    num_hidden_layers: Positive | None = Field(None, description="number of layers")
-    num_attention_heads: Positive | None = Field(None, description="must divide the hidden size")
-    intermediate_size: Positive | None = Field(None, description="width inside the feed-forward blocks")
-    max_position_embeddings: Positive = Field(512, description="longest text the model can ever read, in tokens")
+    hidden_size: int | None = Field(None, gt=0, le=LARGEST["hidden_size"], description="width of a token's vector")
+    num_hidden_layers: int | None = Field(None, gt=0, le=LARGEST["num_hidden_layers"], description="number of layers")
+    num_attention_heads: int | None = Field(
+        None, gt=0, le=LARGEST["num_attention_heads"], description="must divide the hidden size"
+    )
+    intermediate_size: int | None = Field(
+        None, gt=0, le=LARGEST["intermediate_size"], description="width inside the feed-forward blocks"
+    )
+    max_position_embeddings: int = Field(
+        512,
+        gt=0,
+        le=LARGEST["max_position_embeddings"],
+        description="longest text the model can ever read, in tokens",
+    )
     dropout: Fraction = Field(0.1, description="dropout of the encoder and its heads, pre-training apart")
     pooling: Literal["auto", "cls", "mean", "entity_markers"] = Field(
         "auto",

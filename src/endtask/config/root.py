@@ -13,7 +13,7 @@ from endtask.config.cluster import ClusterSettings
 from endtask.config.data import CorpusSettings, DomainSettings, RetrieveSettings, TaskSettings
 from endtask.config.model import ModelSettings, TokenizerSettings
 from endtask.config.objectives import Objectives, check_tasks
-from endtask.config.section import PartSection, Positive, Section, non_defaults
+from endtask.config.section import PartSection, Section, Seed, non_defaults
 from endtask.config.training import FinetuneSettings, PretrainSettings
 from endtask.io.home import LocalPath
 from endtask.registry import Registry, metrics, selectors
@@ -63,8 +63,8 @@ class Settings(Section):
     """All settings of a run."""
 
     output_dir: LocalPath = Field("", description="the run's folder")
-    seed: int = Field(0, ge=0, description="of splits, selection and pre-training; fine-tuning has its own")
-    threads: Positive | None = Field(None, description="CPU threads; unset: all cores")
+    seed: Seed = Field(0, description="of splits, selection and pre-training; fine-tuning has its own")
+    threads: int | None = Field(None, gt=0, le=1024, description="CPU threads; unset: all cores")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="auto: a GPU if there is one")
     distributed: Literal["auto", "ddp", "fsdp"] = Field(
         "auto",

@@ -12,8 +12,21 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ModelWrapVali
 from endtask.errors import InputError
 from endtask.registry import Registry, code_digest
 
+MOST = 10**12
+"""The largest number of steps, texts or the like: far above what anybody has, and below what overflows."""
+LARGEST = {
+    "hidden_size": 1 << 16,
+    "num_hidden_layers": 1000,
+    "num_attention_heads": 1024,
+    "intermediate_size": 1 << 20,
+    "vocab_size": 1 << 24,
+    "max_position_embeddings": 1 << 24,
+}
+"""Sizes of an encoder, by their names in `config.json`, that no model comes near."""
+
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[int, Field(gt=0)]
+Positive = Annotated[int, Field(gt=0, le=MOST)]
+Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 PositiveNumber = Annotated[float, Field(gt=0)]
 
 

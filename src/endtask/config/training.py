@@ -18,8 +18,11 @@ from endtask.config.objectives import (
     tlm_objectives,
     with_tlm_kinds,
 )
-from endtask.config.section import Fraction, PartSection, Positive, PositiveNumber, Section, Warmup
+from endtask.config.section import LARGEST, Fraction, PartSection, Positive, PositiveNumber, Section, Seed, Warmup
 from endtask.registry import Registry, objectives, weightings
+
+TextLength = Annotated[int, Field(ge=8, le=LARGEST["max_position_embeddings"])]
+"""In tokens."""
 
 
 class WeightingSettings(PartSection):
@@ -86,8 +89,8 @@ class PretrainSettings(PhaseSettings):
     weighting: SerializeAsAny[WeightingSettings] = Field(
         default_factory=WeightingSettings, description="which objectives train at a step, and with which weights"
     )
-    seed: int | None = Field(
-        None, ge=0, description="of pre-training's random weights, order of texts and masks; unset: the run's `seed`"
+    seed: Seed | None = Field(
+        None, description="of pre-training's random weights, order of texts and masks; unset: the run's `seed`"
     )
     learning_rate: PositiveNumber = Field(1e-3, description="peak learning rate, after the warm-up")
     head_weight_decay: float | None = Field(
@@ -99,12 +102,12 @@ class PretrainSettings(PhaseSettings):
         "with `weighting: meta` all heads always are",
     )
     batch_size: BatchSize = Field(BatchSize.parse("4096tok"), description="texts (32) or tokens (4096tok) in a batch")
-    gradient_accumulation_steps: Positive = Field(1, description="batches that make up one step")
+    gradient_accumulation_steps: int = Field(1, gt=0, le=1024, description="batches that make up one step")
     batch_ramp_fraction: Fraction = Field(
         0.0, description="share of the steps in which the batches per step grow from 1 to all"
     )
-    max_length: int = Field(128, ge=8, description="tokens per text; longer passages are cut into several")
-    task_max_length: int | None = Field(None, ge=8, description="of task texts; unset: the same")
+    max_length: TextLength = Field(128, description="tokens per text; longer passages are cut into several")
+    task_max_length: TextLength | None = Field(None, description="of task texts; unset: the same")
     truncate_passages: bool = Field(
         False, description="drop the tail of a long passage, as the authors' code does, instead of cutting it up"
     )
@@ -215,9 +218,9 @@ class FinetuneSettings(PhaseSettings, _FinetuningLoss):  # type: ignore[misc]
         3e-4, description="peak learning rate; of several, the one that is best on dev"
     )
     batch_size: BatchSize = Field(BatchSize.parse("32"), description="texts (32) or tokens (4096tok) in a batch")
-    max_length: int = Field(128, ge=8, description="tokens per text; the rest is cut off, or read by windows")
-    window_stride: int | None = Field(
-        None, ge=1, description="read long texts by windows that start so many tokens apart; unset: cut them off"
+    max_length: TextLength = Field(128, description="tokens per text; the rest is cut off, or read by windows")
+    window_stride: Positive | None = Field(
+        None, description="read long texts by windows that start so many tokens apart; unset: cut them off"
     )
     epochs: Positive = Field(10, description="at most; a budget may allow fewer")
     max_steps: Positive | None = Field(None, description="steps instead of epochs")
@@ -243,7 +246,7 @@ class FinetuneSettings(PhaseSettings, _FinetuningLoss):  # type: ignore[misc]
         description="share of the run's budget for all fine-tuning seeds together; auto: what all their epochs need, "
         "at most three quarters; pre-training gets the rest",
     )
-    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one fine-tuning run for each")
+    seeds: tuple[Seed, ...] = Field((0, 1, 2), min_length=1, description="one fine-tuning run for each")
     fallback: Literal["none", "tfidf"] = Field(
         "none", description="tfidf: save the linear model over TF-IDF instead where it scores higher on dev"
     )

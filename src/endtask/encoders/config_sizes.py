@@ -6,17 +6,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-LARGEST = {
-    "hidden_size": 1 << 16,
-    "num_hidden_layers": 1000,
-    "num_attention_heads": 1024,
-    "intermediate_size": 1 << 20,
-    "vocab_size": 1 << 24,
-    "max_position_embeddings": 1 << 24,
-    "type_vocab_size": 1 << 16,
-    "embedding_size": 1 << 16,
-}
-"""The sizes that are read, by their names in `config.json`, with values that no model comes near."""
+from endtask.config.section import LARGEST
+from endtask.errors import InputError
+from endtask.io.machine import available_memory
+
+_LARGEST = {**LARGEST, "type_vocab_size": 1 << 16, "embedding_size": 1 << 16}
+"""The sizes that are read."""
 _LEAST_BYTES = 0.25
 """Per parameter, of the most compressed weights."""
 _SLACK_BYTES = 1 << 24
@@ -28,7 +23,7 @@ def size_problem(values: Mapping[str, Any], weights: Iterable[Path] = ()) -> str
     >>> size_problem({"hidden_size": 64, "num_attention_heads": 0})
     'num_attention_heads is 0, not a whole number from 1 to 1,024'
     """
-    for name, largest in LARGEST.items():
+    for name, largest in _LARGEST.items():
         value = values.get(name)
         if value is None and (name not in values or name == "embedding_size"):
             continue
@@ -40,6 +35,18 @@ def size_problem(values: Mapping[str, Any], weights: Iterable[Path] = ()) -> str
     if stored and parameters * _LEAST_BYTES > stored + _SLACK_BYTES:
         return f"its sizes need {parameters / 1e6:,.0f} million parameters, its weights have {stored / 1e6:,.1f} MB"
     return None
+
+
+def check_memory(values: Mapping[str, Any]) -> None:
+    """Raise `InputError` for sizes whose weights alone are more than the memory of this machine."""
+    needed, memory = 4 * _least_parameters(values), available_memory()
+    if needed > memory:
+        raise InputError(
+            f"an encoder of these sizes has {needed / 1e9:,.0f} GB of weights; this machine has {memory / 1e9:,.0f} GB "
+            "of memory left",
+            key="model",
+            hint="choose a smaller model.size, hidden_size, num_hidden_layers or tokenizer.vocab_size",
+        )
 
 
 def _least_parameters(values: Mapping[str, Any]) -> int:

@@ -25,7 +25,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from endtask.config import Settings, read_tree
 from endtask.config.messages import explain
-from endtask.config.section import Section, infinity_in_words
+from endtask.config.section import Section, Seed, infinity_in_words
 from endtask.errors import InputError, did_you_mean
 from endtask.experiments.few_shot.few_shot_spec import FewShotSpec, check_few_shot
 from endtask.io.nested import flatten
@@ -35,7 +35,7 @@ TRAINED_BASELINES = ("no_corpus", "random", "checkpoint")
 BASELINES = (*UNTRAINED_BASELINES, *TRAINED_BASELINES)
 
 Tree = dict[str, Any]
-Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+Seeds = Annotated[tuple[Seed, ...], Field(min_length=1)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")

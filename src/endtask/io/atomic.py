@@ -150,6 +150,8 @@ def system_error(error: BaseException) -> str | None:
     "Symlink loop from '/tmp/a'"
     >>> system_error(RuntimeError("No such file or directory (os error 2)"))
     'No such file or directory (os error 2) (was it moved or removed while endtask was at work?)'
+    >>> system_error(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"))
+    'the memory of this machine is not enough'
     >>> system_error(KeyError("something else"))
     """
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
@@ -157,7 +159,7 @@ def system_error(error: BaseException) -> str | None:
         return f"{os.fsdecode(error.filename)}: {error.strerror or os.strerror(error.errno)}{gone}"
     if isinstance(error, FileNotFoundError) or _MISSING.search(str(error)):  # of libraries, which name no file
         return f"{error}{_GONE}"
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
         return "the memory of this machine is not enough"
     is_path = isinstance(error, UnicodeEncodeError | ValueError | RuntimeError) and _PATH.search(str(error))
     return str(error) if is_path else disk_error(error)

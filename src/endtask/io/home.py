@@ -1,7 +1,8 @@
-"""Paths that begin with `~`: the home of this user, or of another one."""
+"""The user: paths that begin with `~`, the home of this user or of another one; and a name for users without one."""
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 from collections.abc import Iterable
@@ -27,6 +28,14 @@ def in_home(path: str) -> str:
     if expanded.startswith("~"):
         raise ValueError(f"{path.partition('/')[0]}: no user of this machine has that name")
     return expanded
+
+
+def name_user() -> None:
+    """Name a user who has only a number, as in containers: PyTorch asks for a name where it caches."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["USER"] = f"user-{os.getuid()}"
 
 
 def with_homes(arguments: Iterable[str]) -> list[str]:

@@ -63,8 +63,9 @@ def _check_task_type(task: Task, settings: Settings) -> None:
 def _check_model(task: Task, settings: Settings) -> None:
     if settings.model.path is None:
         from endtask.encoders.base import shape_of
+        from endtask.encoders.config_sizes import check_memory
 
-        shape_of(settings.model)
+        check_memory(vars(shape_of(settings.model)))
     else:
         from endtask.training.initial_network import check_checkpoint
 

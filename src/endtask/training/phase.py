@@ -78,8 +78,7 @@ def batches_in_step(step: int, *, steps: int, accumulation: int, ramp_fraction: 
     [1, 1, 2, 2, 3, 3, 3, 3]
     """
     ramp_steps, added = int(steps * ramp_fraction), accumulation - 1
-    first_steps = [-(-ramp_steps * number // added) for number in range(1, added + 1)]  # ceil in whole numbers
-    return 1 + sum(first <= step for first in first_steps)
+    return accumulation if step >= ramp_steps else 1 + step * added // ramp_steps
 
 
 class RefreshHook(Protocol):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from endtask.config.objectives import CORPUS_OBJECTIVE, TASK_OBJECTIVE
-from endtask.config.section import infinity_in_words
+from endtask.config.section import MOST, infinity_in_words
 from endtask.progress import warn
 from endtask.weighting.base import PartConfig, Rule, ScheduledObjective, Weighting, WeightingContext, weightings
 
@@ -41,17 +41,18 @@ class InterleaveWeighting(Weighting):
     class Config(PartConfig):
         """How often the task is trained."""
 
-        rho1: Annotated[int | Literal["inf", "auto"], BeforeValidator(infinity_in_words)] = Field(
-            19, description="corpus batches per task batch; inf: no task batches; auto: by the task's size"
-        )
+        rho1: Annotated[
+            Annotated[int, Field(ge=0, le=MOST)] | Literal["inf", "auto"], BeforeValidator(infinity_in_words)
+        ] = Field(19, description="corpus batches per task batch; inf: no task batches; auto: by the task's size")
         rho1_end: int | None = Field(
-            None, ge=0, description="the rho1 of the last step: the share of task batches changes linearly; unset: rho1"
+            None,
+            ge=0,
+            le=MOST,
+            description="the rho1 of the last step: the share of task batches changes linearly; unset: rho1",
         )
 
         @model_validator(mode="after")
         def rho1_fits(self) -> InterleaveWeighting.Config:
-            if isinstance(self.rho1, int) and self.rho1 < 0:
-                raise ValueError(f"rho1 must be 0 or more, got {self.rho1}")
             if self.rho1 == "inf" and self.rho1_end is not None:
                 raise ValueError("rho1_end needs a rho1 to start from; with rho1: inf there are no task batches")
             return self

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from endtask.config.messages import explain
-from endtask.config.section import Fraction, Positive, PositiveNumber, Section
+from endtask.config.section import MOST, Fraction, Positive, PositiveNumber, Section, Seed
 from endtask.errors import InputError
 
 TrainedPart = Literal["head", "transformer", "all"]
@@ -62,9 +62,9 @@ class FewShotSpec(Section):
     )
     samples: Positive = Field(5, description="draws of labels from train, each scored on test")
     folds: int | None = Field(
-        None, ge=2, description="instead of samples: the number of folds of a cross-validation over all rows"
+        None, ge=2, le=MOST, description="instead of samples: the number of folds of a cross-validation over all rows"
     )
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = Field(
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = Field(
         (0, 1), description="seeds of heads, batches and dropout, for each draw"
     )
     train: Annotated[tuple[TrainedPart, ...], Field(min_length=1)] = Field(
@@ -91,7 +91,7 @@ class FewShotSpec(Section):
     held_out: Annotated[float, Field(gt=0, le=1)] | Literal["dev"] = Field(
         0.25, description="rows that choose the epoch: a share of the labels, drawn in addition; dev: the dev split"
     )
-    seed: int = Field(0, ge=0, description="seed of the draws")
+    seed: Seed = Field(0, description="seed of the draws")
     tables: dict[str, FewShotTable] = Field({}, description="name: a table of a study")
 
     @field_validator("labels", "seeds", "train", "head", "tasks", "learning_rates")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt, field_validator
+from pydantic import Field, field_validator
 
 from endtask.config import Settings
-from endtask.config.section import PartConfig, Positive, PositiveNumber
+from endtask.config.section import MOST, PartConfig, Positive, PositiveNumber
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,10 @@ class InfluenceConfig(PartConfig):
         description="checkpoint that the scoring models start from (a folder, `package:NAME` or `hf:NAME`), with its "
         "own tokenizer; unset: model.path, or random weights",
     )
-    first_round_steps: NonNegativeInt = Field(
+    first_round_steps: int = Field(
         0,
+        ge=0,
+        le=MOST,
         description="steps of masked LM, in the batches of `pretrain`, on the best-ranked candidates that fill "
         "select.budget, before the scoring models are fitted (two rounds); 0: none",
     )

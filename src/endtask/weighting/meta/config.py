@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from endtask.config.section import Fraction, PartConfig, Positive, PositiveNumber
+from endtask.config.section import MOST, Fraction, PartConfig, Positive, PositiveNumber
 from endtask.weighting.base import TASK_WARMUP
 
 LEARNED_WEIGHTS = "learned weights"
@@ -42,7 +42,9 @@ class MetaConfig(PartConfig):
         "folds",
         description="held-out task data: a part of train that no objective reads meanwhile, or dev",
     )
-    folds: int = Field(10, ge=2, description="parts of train that are held out in turn, each with all of its groups")
+    folds: int = Field(
+        10, ge=2, le=MOST, description="parts of train that are held out in turn, each with all of its groups"
+    )
     fit_batch: Positive = Field(32, description="examples that the separate head is fitted to (paper: 16 or 32)")
     gradient_batch: Positive = Field(32, description="held-out examples that give the gradient")
     head: Literal["closed_form", "adamw", "task"] = Field(
