@@ -44,11 +44,13 @@ _BATCH_UNITS: dict[str, tuple[BatchUnit, float]] = {
 }
 
 
-_MOST = {"flops": 1e30, "bytes": 1e18, "tokens": 1e15}
-"""The largest amounts that do not overflow; of other units `MOST`."""
+_MOST_OF_ALL = 10**30
+"""The largest amount of anything."""
 
 
-def _parse_amount(text: str, units: dict[str, tuple[Any, float]], examples: str) -> tuple[float, Any]:
+def _parse_amount(
+    text: str, units: dict[str, tuple[Any, float]], examples: str, most: int = _MOST_OF_ALL
+) -> tuple[float, Any]:
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or match[2] not in units:
         raise ValueError(f"{text!r} is not an amount with a unit; write it like {examples}")
@@ -56,8 +58,8 @@ def _parse_amount(text: str, units: dict[str, tuple[Any, float]], examples: str)
     amount = float(match[1]) * factor
     if amount <= 0:
         raise ValueError(f"{text!r} must be more than zero")
-    if amount > _MOST.get(unit, MOST):
-        raise ValueError(f"{text!r} is more than {_MOST.get(unit, MOST):.0e} {unit}, the most there can be")
+    if amount > most:
+        raise ValueError(f"{text!r} is more than {most:.0e} {unit}, the most there can be")
     return amount, unit
 
 
@@ -180,8 +182,10 @@ class BatchSize:
     def parse(cls, value: str | int) -> BatchSize:
         text = str(value).strip()
         if text.isdecimal():
+            if int(text) == 0:
+                raise ValueError(f"{text} must be more than zero")
             text += "texts"
-        amount, unit = _parse_amount(text, _BATCH_UNITS, "32 or 4096tok")
+        amount, unit = _parse_amount(text, _BATCH_UNITS, "32 or 4096tok", MOST)
         if amount != int(amount):
             raise ValueError(f"{text!r} is not a whole number")
         return cls(int(amount), unit)
