@@ -125,7 +125,10 @@ def test_no_unknown_key_is_ever_accepted(key: str) -> None:
             {"pretrain": {"weighting": {"rho1": 1.5}}},
             "key 'pretrain.weighting.rho1': must be a whole number or 'inf' or 'auto', got 1.5",
         ),
-        ({"pretrain": {"weighting": {"rho1": -1}}}, "key 'pretrain.weighting.rho1': must be 0 or more, got -1"),
+        (
+            {"pretrain": {"weighting": {"rho1": -1}}},
+            "key 'pretrain.weighting.rho1': must be greater than or equal to 0 or 'inf' or 'auto', got -1",
+        ),
         (
             {"pretrain": {"objectives": {"task": {"rho2": -1}}}},
             "key 'pretrain.objectives.task.rho2': must be greater than or equal to 0, got -1",
