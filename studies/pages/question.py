@@ -31,6 +31,11 @@ QUESTIONS: dict[str, tuple[Pair, ...]] = {
         Pair("endtask-mini is better than a small pretrained encoder", "mini", "small"),
         Pair("endtask-mini is better than TF-IDF", "mini", "tfidf"),
     ),
+    "laptop": (
+        Pair("ten minutes are better than TF-IDF", "ten", "tfidf"),
+        Pair("two minutes are better than TF-IDF", "two", "tfidf"),
+        Pair("ten minutes are better than two", "ten", "two"),
+    ),
     "tlm_rho2": (
         Pair("rho2 = 20 is better than 0", "rho2-20", "rho2-0"),
         Pair("rho2 = 100 is better than 0", "rho2-100", "rho2-0"),
