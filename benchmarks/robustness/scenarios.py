@@ -75,11 +75,14 @@ def _without_folder(action: str, runs: ToyRuns, output: Path, random: Random) ->
 
 
 def _removed_working_directory(runs: ToyRuns, output: Path, random: Random) -> str | None:
-    """Start in a folder and remove it: paths in the settings are absolute."""
+    """Start in a folder and remove it: refused, and nothing is in the way of the same run elsewhere."""
     folder = runs.new_folder()
     process = runs.start(output, folder)
     folder.rmdir()
-    return _ended(process, runs) or runs.difference(output)
+    _, stderr = process.communicate(timeout=runs.TIMEOUT)
+    if process.returncode not in (0, 2):
+        return f"exit code {process.returncode}"
+    return problem_of_line(stderr, refused=process.returncode == 2) or runs.finish(output)
 
 
 def _through_a_link(runs: ToyRuns, output: Path, random: Random) -> str | None:

@@ -321,3 +321,13 @@ def test_predict_on_an_unfinished_run(place: Path, command: Command) -> None:
     assert command("run", "settings.json", "--until", "read").code == 0
     said = refused(command, place, "predict", "out", "soup")
     assert said == "out: no trained model here (finish the run first: endtask run out)"
+
+
+def test_a_removed_working_folder(command: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
+    def removed() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("os.getcwd", removed)
+    answer = command("ls")
+    assert answer.code == 2
+    assert answer.err.startswith("endtask: the working folder was removed")

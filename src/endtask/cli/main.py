@@ -135,6 +135,7 @@ def _run(given: list[str]) -> int:
     """Return the exit code of a command, with a line for an error of the user or of the system."""
     try:
         _check_docstrings()
+        _check_working_folder()
         _check_encoding(given)
         arguments = with_whole_globs(with_homes(_load_plugins(given)))
         code: int = app(arguments, prog_name="endtask", standalone_mode=False) or 0
@@ -169,6 +170,14 @@ def _check_docstrings() -> None:
     """Raise where Python leaves out docstrings: transformers cannot be imported without its own."""
     if sys.flags.optimize > 1:
         raise InputError("Python runs without docstrings, which transformers needs", hint="no -OO, no PYTHONOPTIMIZE=2")
+
+
+def _check_working_folder() -> None:
+    """Raise where the working folder was removed: PyTorch's libraries cannot be loaded there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the working folder was removed", hint="change to a folder that exists") from None
 
 
 def _check_encoding(arguments: Sequence[str]) -> None:
