@@ -145,7 +145,7 @@ def test_resolved_settings_are_accepted_back(tmp_path: Path, suffix: str, preset
             ),
             "finetune": st.fixed_dictionaries(
                 {
-                    "seeds": st.lists(st.integers(), min_size=1, unique=True),
+                    "seeds": st.lists(st.integers(0, 2**31), min_size=1, unique=True),
                     "learning_rate": st.floats(1e-8, 1) | st.lists(st.floats(1e-8, 1), min_size=1),
                 }
             ),
