@@ -84,7 +84,7 @@ def test_the_default_space(settings: Path, tmp_path: Path, command: Command, stu
         (["--trials", 0], "at least one trial"),
         (["--trials", "many"], "--trials"),
         (["--grid", "--values", "pretrain.rho_1=1,2"], "key 'pretrain.rho_1': unknown setting"),
-        (["--grid", "--values", "pretrain.weighting.rho1=1,-2"], "must be 0 or more"),
+        (["--grid", "--values", "pretrain.weighting.rho1=1,-2"], "must be greater than or equal to 0"),
         (["--grid", "--budget", "23steps"], "23steps are too few for 24 trials (--budget 24steps)"),
         (["--grid", "--budget", "soon"], "is not an amount with a unit"),
         (["--grid", "--set", "task.path=nowhere"], "nowhere"),

@@ -130,7 +130,7 @@ def test_listed_variants_come_before_those_of_the_grid() -> None:
         ),
         (
             {"variants": {"a": {"pretrain.weighting.rho1": -1}}},
-            "variant 'a', key 'pretrain.weighting.rho1': must be 0 or more",
+            "variant 'a', key 'pretrain.weighting.rho1': must be greater than or equal to 0",
         ),
         (
             {"variants": {"a": {"pretrain.seed": 1}}},
