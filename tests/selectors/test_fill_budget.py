@@ -69,7 +69,7 @@ def test_a_share_that_floats_cannot_hold_still_fits_exactly() -> None:
         ("0%", "'0%' must be more than zero"),
         ("120%", "'120%' is more than the whole corpus"),
         ("nanMB", "'nanMB' is not an amount with a unit"),
-        ("1e999MB", "'1e999MB' must be more than zero"),
+        ("1e999MB", "'1e999MB' is more than"),
         ("300 megabytes", "'300 megabytes' is not an amount with a unit"),
         ("lots", "'lots' is not an amount with a unit"),
         ("", "'' is not an amount with a unit"),

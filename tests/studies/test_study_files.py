@@ -47,7 +47,7 @@ def is_missing_package(path: str | None) -> bool:
     return path is not None and path.startswith("package:") and package_model(path) is None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_every_variant_passes_the_checks_before_training(path: Path, tmp_path: Path, shared_data: Path) -> None:
     """Needs the sample data; reads the tasks, not the corpus."""
