@@ -58,4 +58,7 @@ def test_all_epochs_are_trained_and_pretraining_gets_the_rest(
 )
 def test_the_run_says_what_a_budget_buys(budget: str, amount: float, words: tuple[str, ...]) -> None:
     line = plan_in_words(Settings.model_validate({"budget": budget, "finetune": {"epochs": 10}}), amount)
+    from_checkpoint = {"budget": budget, "finetune": {"epochs": 10}, "model": {"path": "bert"}}
+    enough = amount <= 0.9 * Settings.model_validate(from_checkpoint).budget.amount
+    assert ("too small" in plan_in_words(Settings.model_validate(from_checkpoint), amount)) == (not enough)
     assert [word for word in words if word not in line] == []

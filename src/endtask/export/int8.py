@@ -14,7 +14,7 @@ from endtask.serving.onnx_model import EXPORT, quiet_export
 
 
 def quantize(source: Path, target: Path) -> None:
-    """Write a graph with 8-bit weights; activations are quantised at run time."""
+    """Write a graph with 8-bit weights, scaled by channel; activations are quantised at run time."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -22,7 +22,7 @@ def quantize(source: Path, target: Path) -> None:
     # Shapes that the exporter noted; the quantiser infers them anew and fails where the two differ.
     del graph.graph.value_info[:]
     with quiet_export():
-        quantize_dynamic(graph, str(target), weight_type=QuantType.QInt8)
+        quantize_dynamic(graph, str(target), per_channel=True, weight_type=QuantType.QInt8)
 
 
 @exporters.register("int8")

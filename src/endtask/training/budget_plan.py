@@ -54,8 +54,8 @@ def flops_of(phase: Phase, tokens: float) -> float:
     return training_flops(parameters_of(phase), tokens)
 
 
-MOST_FOR_FINETUNING = 0.75
-"""The most that fine-tuning takes of a budget when it needs more for all its epochs."""
+MOST_FOR_FINETUNING, MOST_FROM_A_CHECKPOINT = 0.75, 0.9
+"""The most that fine-tuning takes of a budget when it needs more for all its epochs; a checkpoint has been pre-trained."""
 _USUAL_SHARE = 0.25
 
 
@@ -76,6 +76,15 @@ def split_budget(settings: Settings, finetuning_share: float | None = None) -> t
     if settings.skip_pretraining:
         return budget, budget
     return budget.share(1 - share), budget.share(share)
+
+
+def most_for_finetuning(settings: Settings) -> float:
+    """Return the largest share of a budget that fine-tuning takes.
+
+    >>> most_for_finetuning(Settings())
+    0.75
+    """
+    return MOST_FOR_FINETUNING if settings.model.path is None else MOST_FROM_A_CHECKPOINT
 
 
 def without_seconds_used(budget: Budget, stage: StageFolder) -> Budget:

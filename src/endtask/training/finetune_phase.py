@@ -18,7 +18,7 @@ from endtask.progress import duration
 from endtask.seeds import derive
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts, packed_folder
-from endtask.training.budget_plan import MOST_FOR_FINETUNING, measure_cost, with_scoring
+from endtask.training.budget_plan import measure_cost, most_for_finetuning, with_scoring
 from endtask.training.initial_network import copy_aligned_head
 from endtask.training.phase import Phase
 from endtask.weighting.alternate import Alternate
@@ -142,7 +142,7 @@ def plan_in_words(settings: Settings, amount: float) -> str:
     length = f"{finetune.max_steps} steps" if finetune.max_steps else f"{finetune.epochs} epochs"
     runs = f"fine-tuning {number_of_runs(settings)} x {length}"
     share = amount / budget.amount
-    if share <= MOST_FOR_FINETUNING:
+    if share <= most_for_finetuning(settings):
         return f"the budget {budget} buys pre-training for {_share(budget, 1 - share)}, {runs} {_share(budget, share)}"
     enough = budget.share(2 * share)
     hint = f"--budget {math.ceil(enough.amount / 60)}min" if budget.seconds is not None else f"--budget {enough}"

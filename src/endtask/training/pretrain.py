@@ -23,9 +23,9 @@ from endtask.seeds import derive
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.budget_plan import (
-    MOST_FOR_FINETUNING,
     StepCost,
     measure_cost,
+    most_for_finetuning,
     parameters_of,
     split_budget,
     steps_for,
@@ -175,7 +175,7 @@ def _finetuning_share(phase: Phase, task: Task, packed: Path, settings: Settings
     alone = replace(phase.context, processes=ALONE)  # each process fine-tunes seeds of its own
     amount = amount_for_all_epochs(phase.network, task, packed, settings, alone)
     say(f"pretrain: {plan_in_words(settings, amount)}")
-    return min(MOST_FOR_FINETUNING, amount / settings.budget.amount)
+    return min(most_for_finetuning(settings), amount / settings.budget.amount)
 
 
 def _data_usage(task: Task, settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:
