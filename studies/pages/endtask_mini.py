@@ -72,6 +72,25 @@ def tasks_finetune_table(results: Results) -> str:
     return "\n".join([*markdown(heads, lines, left=2), "", f"{note} {gpu}, {results.date}; `{results.command}`.", ""])
 
 
+def tasks_finetune_summary(results: Results) -> str:
+    """Return the scores alone, a column for each task."""
+    rows: list[Row] = [dict(row) for row in results.rows]
+    names = [task for task in TASKS if select(rows, task=task)]
+    titles = {"mini": "endtask-mini", "small": "small pretrained encoder", "tfidf": "TF-IDF"}
+    lines = [
+        [title, *(_mean(select(rows, kind="run", variant=name, task=task)) for task in names)]
+        for name, title in titles.items()
+    ]
+    note = "Leak-free test scores in points, means over three fine-tuning seeds, no corpus"
+    gpu = next(row["gpu"] for row in rows if row.get("gpu"))
+    heads = ["", *(TASKS[name] for name in names)]
+    return "\n".join([*markdown(heads, lines), "", f"{note}; {gpu}, {results.date}; `{results.command}`.", ""])
+
+
+def _mean(runs: list[Row]) -> str:
+    return f"{100 * fmean(runs[0]['leak_free']):.1f}" if runs else ""
+
+
 def _task_line(rows: list[Row]) -> list[str]:
     metric = next(row["metric"] for row in rows if row["kind"] == "cell")
     scores = [_score(select(rows, kind="run", variant=name)) for name in ("mini", "small", "tfidf")]

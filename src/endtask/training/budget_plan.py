@@ -55,7 +55,7 @@ def flops_of(phase: Phase, tokens: float) -> float:
 
 
 MOST_FOR_FINETUNING, MOST_FROM_A_CHECKPOINT = 0.75, 0.9
-"""The most that fine-tuning takes of a budget when it needs more for all its epochs; a checkpoint has been pre-trained."""
+"""The most that fine-tuning takes of a budget when it needs more for all its epochs; a checkpoint needs less before."""
 _USUAL_SHARE = 0.25
 
 
