@@ -237,7 +237,7 @@ def test_finished_seeds_are_not_trained_again(
     [
         ("1tok", {}, 4),
         ("100Mtok", {}, 12),
-        ("1e30flops", {}, 12),
+        ("1e29flops", {}, 12),
         ("5steps", {}, 12),
         ("100Mtok", {"max_steps": 7}, 7),
         ("1tok", {"max_steps": 7}, 4),
