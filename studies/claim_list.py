@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from studies.estimates import HEADS, Comparison
 
-TASKS = {"chemprot": "ChemProt", "sciie": "SciERC", "citation_intent": "ACL-ARC", "ct": "tagging", "ad": "acronyms"}
 _UNINFORMED = "the scoring model was a constant predictor"
 _ONE_PRETRAINING = "one pre-training an arm"
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.results_file import write_results
-from studies.claim_list import CLAIMS, TASKS, Claim
+from studies.claim_list import CLAIMS, Claim
 from studies.estimates import UNITS, Comparison, Estimate, estimate, pooled, verdict, weakest
+from studies.tables import TASKS
 
 Tree = dict[str, Any]
 Measured = list[tuple[Comparison, Estimate]]

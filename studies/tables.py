@@ -9,6 +9,23 @@ from typing import Any
 from studies.stored_results import add_holm
 
 Tree = dict[str, Any]
+TASKS = {
+    "chemprot": "ChemProt",
+    "sciie": "SciERC",
+    "citation_intent": "ACL-ARC",
+    "trec": "TREC",
+    "csabstruct": "CSAbstruct",
+    "cola": "CoLA",
+    "stsb": "STS-B",
+    "hyperpartisan": "HyperPartisan",
+    "agnews": "AGNews",
+    "pubmed_sections": "PubMed sections",
+    "sst2": "SST-2",
+    "imdb": "IMDB",
+    "ct": "tagging",
+    "ad": "acronyms",
+}
+"""The names of tasks on pages, in their order."""
 
 
 def select(rows: Iterable[Tree], **values: object) -> list[Tree]:

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.results_file import Results
-from studies.pages.recipe import TASKS as NAMES
+from studies.tables import TASKS as NAMES
 from studies.tables import markdown
 
 Tree = dict[str, Any]

@@ -7,23 +7,9 @@ from typing import Any
 
 from benchmarks.results_file import Results
 from endtask.reporting.format import metric_name
-from studies.tables import markdown, select
+from studies.tables import TASKS, markdown, select
 
 Row = dict[str, Any]
-TASKS = {
-    "chemprot": "ChemProt",
-    "sciie": "SciERC",
-    "citation_intent": "ACL-ARC",
-    "trec": "TREC",
-    "csabstruct": "CSAbstruct",
-    "cola": "CoLA",
-    "stsb": "STS-B",
-    "hyperpartisan": "HyperPartisan",
-    "agnews": "AGNews",
-    "pubmed_sections": "PubMed sections",
-    "sst2": "SST-2",
-    "imdb": "IMDB",
-}
 
 
 def endtask_mini_facts(results: Results) -> str:

@@ -6,8 +6,7 @@ from typing import Any
 
 from benchmarks.results_file import Results
 from endtask.reporting.format import metric_name
-from studies.pages.recipe import TASKS
-from studies.tables import dagger, gpu_of, markdown, score_table, select
+from studies.tables import TASKS, dagger, gpu_of, markdown, score_table, select
 
 Tree = dict[str, Any]
 TABLES = {

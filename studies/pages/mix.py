@@ -8,9 +8,8 @@ from typing import Any
 
 from benchmarks.results_file import Results
 from endtask.reporting.format import metric_name
-from studies.pages.recipe import TASKS
 from studies.stored_results import Compared
-from studies.tables import cost_to_best, dagger, gpu_of, pairs_table, score_table, select
+from studies.tables import TASKS, cost_to_best, dagger, gpu_of, pairs_table, score_table, select
 
 Tree = dict[str, Any]
 PARTS = {"bm25": "on what BM25 selects", "iss": "on a selection by influence (ISS)"}

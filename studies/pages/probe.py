@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.results_file import Results
-from studies.claim_list import TASKS
 from studies.probe_scores import SCORES
-from studies.tables import markdown, select
+from studies.tables import TASKS, markdown, select
 
 Tree = dict[str, Any]
 _KINDS = {"gradients": "scores of gradients", "words": "scores of words", "control": "controls"}

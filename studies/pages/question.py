@@ -9,10 +9,9 @@ from typing import Any
 
 from benchmarks.results_file import Results
 from endtask.reporting.format import metric_name
-from studies.claim_list import TASKS
 from studies.estimates import Comparison, Estimate, estimate, pooled, verdict
 from studies.stored_results import Compared
-from studies.tables import dagger, gpu_of, markdown, percent, score_table, select
+from studies.tables import TASKS, dagger, gpu_of, markdown, percent, score_table, select
 
 Tree = dict[str, Any]
 

@@ -9,10 +9,9 @@ from typing import Any
 
 from benchmarks.results_file import Results
 from endtask.reporting.format import metric_name
-from studies.tables import dagger, gpu_of, markdown, mean_std, percent, score_table, select
+from studies.tables import TASKS, dagger, gpu_of, markdown, mean_std, percent, score_table, select
 
 Tree = dict[str, Any]
-TASKS = {"chemprot": "ChemProt", "sciie": "SciERC", "citation_intent": "ACL-ARC"}
 _PRETRAINED = "base"
 _PRETRAINED_NOTE = "\\* all-MiniLM-L6-v2, trained on a billion sentence pairs, papers among them: no like-for-like row."
 _LEAK_NOTE = "many test rows are also in train; on the others the recipe and the small pretrained encoder differ with"

@@ -10,8 +10,8 @@ from benchmarks.results_file import Results
 from endtask.reporting.format import metric_name
 from endtask.reporting.plots import DotRow, dot_chart
 from endtask.reporting.svg import picture
-from studies.pages.recipe import TASKS as NAMES
 from studies.stored_results import Compared
+from studies.tables import TASKS as NAMES
 from studies.tables import cost_to_best, dagger, gpu_of, is_clear, lead, markdown, pairs_table, score_table, select
 
 Tree = dict[str, Any]
