@@ -143,7 +143,8 @@ def _tables(task: str, cells: list[Tree]) -> Iterator[str]:
     """Yield the tables of a task."""
     for table in dict.fromkeys(row.get("table") for row in cells):
         found = [row for row in cells if row.get("table") == table]
-        against = next(row["title"] for row in found if row["cell"] == row["against"])
+        reference = found[0]["against"]
+        against = next((row["title"] for row in found if row["cell"] == reference), reference)
         yield from (f"**{TASKS.get(task, task)}**", "")
         yield from (*score_table(found, against=against, metric=metric_name(found[0]["metric"])), "")
 

@@ -55,6 +55,27 @@ def test_a_study_that_came_back_decides_its_claim_and_fills_its_section(results:
     assert "rho2 = 1000" not in section, "what was not trained is not shown"
 
 
+def test_a_partly_finished_study_has_a_section_and_decides_by_what_is_there(results: Path) -> None:
+    truth = [0, 1] * 40
+    nearly, poor = (
+        [1 - answer if index % step == 0 else answer for index, answer in enumerate(truth)] for step in (10, 3)
+    )
+    trained = {(name, seed): said for seed in range(3) for name, said in {"rho2-20": nearly, "rho2-100": poor}.items()}
+    complete = trained | {("rho2-0", seed): poor for seed in range(3)}
+    folder = results_file(results / "came-back" / "chemprot.json", trained, truth).parent
+    collect("tlm_rho2", folder, results)
+    assert claim(3)["verdict"] == "undecided"
+    section = question_section("tlm_rho2")(read_results("tlm_rho2", results))
+    assert "against rho2-0 |" in section
+    assert section.count("\n| rho2 = ") == 2, "a row for each trained variant, without a statement on rho2 = 0"
+    results_file(folder / "sciie.json", complete, truth)
+    collect("tlm_rho2", folder, results)
+    assert [part["task"] for part in claim(3)["comparisons"]] == ["SciERC"]
+    assert claim(3)["verdict"] == "holds"
+    section = question_section("tlm_rho2")(read_results("tlm_rho2", results))
+    assert [line for line in section.splitlines() if line.startswith("**")] == ["**ChemProt**", "**SciERC**"]
+
+
 def few_shot_file(folder: Path, accuracies: dict[tuple[str, str], float]) -> Path:
     """A copy of few-shot.json, with an accuracy for each pre-training and head."""
     rows = [
