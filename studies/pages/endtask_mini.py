@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.results_file import Results
 from endtask.reporting.format import metric_name
-from studies.tables import TASKS, markdown, select
+from studies.tables import TASKS, gpu_of, markdown, select
 
 Row = dict[str, Any]
 
@@ -54,8 +54,9 @@ def tasks_finetune_table(results: Results) -> str:
         "Mean and standard deviation over three fine-tuning seeds, in points; in brackets without test rows that are in train. "
         "Differences with 95% intervals or p over rows and seeds; where there are leaks, those of the leak-free rows."
     )
-    gpu = next(row["gpu"] for row in rows if row.get("gpu"))
-    return "\n".join([*markdown(heads, lines, left=2), "", f"{note} {gpu}, {results.date}; `{results.command}`.", ""])
+    return "\n".join(
+        [*markdown(heads, lines, left=2), "", f"{note} {gpu_of(rows)}, {results.date}; `{results.command}`.", ""]
+    )
 
 
 def tasks_finetune_summary(results: Results) -> str:
@@ -68,9 +69,8 @@ def tasks_finetune_summary(results: Results) -> str:
         for name, title in titles.items()
     ]
     note = "Leak-free test scores in points, means over three fine-tuning seeds, no corpus"
-    gpu = next(row["gpu"] for row in rows if row.get("gpu"))
     heads = ["", *(TASKS[name] for name in names)]
-    return "\n".join([*markdown(heads, lines), "", f"{note}; {gpu}, {results.date}; `{results.command}`.", ""])
+    return "\n".join([*markdown(heads, lines), "", f"{note}; {gpu_of(rows)}, {results.date}; `{results.command}`.", ""])
 
 
 def _mean(runs: list[Row]) -> str:
