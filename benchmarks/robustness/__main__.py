@@ -2,6 +2,7 @@
 
 .venv/bin/python -m benchmarks.robustness kills --seconds 600           # appends to benchmarks/results/robustness.json
 .venv/bin/python -m benchmarks.robustness damages --seconds 60 --results /tmp/dry
+.venv/bin/python -m benchmarks.robustness collect /tmp/kills-1 /tmp/kills-2     # rows of several processes or machines
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks.results_file import RESULTS
-from benchmarks.robustness.record import COMMAND, all_parts, append, clear, rows_of
+from benchmarks.robustness.record import COMMAND, all_parts, append, clear, collect, rows_of
 
 
 def main() -> None:
@@ -25,7 +26,13 @@ def main() -> None:
         command.add_argument("--fresh", action="store_true", help="forget the stored rows of this sub-command first")
         command.add_argument("--results", type=Path, default=RESULTS, help="folder of the results file")
         part.add_arguments(command)
+    collecting = commands.add_parser("collect", help="store the rows that other processes or machines measured")
+    collecting.add_argument("folders", type=Path, nargs="+", help="folders that were given as --results")
+    collecting.add_argument("--results", type=Path, default=RESULTS, help="folder of the results file")
     arguments = parser.parse_args()
+    if arguments.part == "collect":
+        print(collect(arguments.folders, known, arguments.results))
+        return
     if arguments.fresh:
         clear(arguments.part, arguments.results)
     part = known[arguments.part]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from benchmarks.results_file import RESULTS, read_results, write_results
+from benchmarks.results_file import RESULTS, Results, read_results, write_results
 from benchmarks.robustness import parts
 
 NAME = "robustness"
@@ -45,13 +45,28 @@ def rows_of(part: str, folder: Path = RESULTS) -> list[Row]:
 
 def append(part: str, new: Iterable[Row], known: dict[str, Part], folder: Path = RESULTS) -> Row:
     """Store rows of a sub-command and return the new summary, which has the numbers of all sub-commands."""
-    rows = [*_all_rows(folder), *({"part": part, **row} for row in new)]
+    return _store([*_all_rows(folder), *({"part": part, **row} for row in new)], known, folder)
+
+
+def collect(sources: Iterable[Path], known: dict[str, Part], folder: Path = RESULTS) -> Row:
+    """Store the rows of other folders too: of several processes, or of another machine, which each row then names."""
+    new = [row for source in sources for row in _with_machine(read_results(NAME, source))]
+    return _store([*_all_rows(folder), *new], known, folder)
+
+
+def _store(rows: list[Row], known: dict[str, Part], folder: Path) -> Row:
     summary: Row = {}
     for name, each in known.items():
         if own := [row for row in rows if row["part"] == name]:
             summary |= each.summarize(own)
     write_results(NAME, COMMAND, rows, summary, folder)
     return summary
+
+
+def _with_machine(results: Results) -> list[Row]:
+    machine, version = results.machine, results.versions
+    words = f"{machine.cores} cores, {machine.memory_gb:.0f} GB, Python {version['python']}, torch {version['torch']}"
+    return [{**row, "machine": words} for row in results.rows]
 
 
 def clear(part: str, folder: Path = RESULTS) -> None:

@@ -52,7 +52,8 @@ def measure(arguments: Namespace, rows: list[Row]) -> Iterator[Row]:
         while rounds and time.monotonic() < ends:
             name = min(rounds, key=lambda name: rounds[name])
             try:
-                yield shop.round(known[name], Random(f"{name} {arguments.seed} {rounds[name]}"), rounds[name])
+                random = Random(f"{name} {arguments.seed} {rounds[name]}")
+                yield {"seed": arguments.seed, **shop.round(known[name], random, rounds[name])}
                 rounds[name] += 1
             except NotHere as error:
                 print(f"left out: {error}", file=sys.stderr, flush=True)
