@@ -29,6 +29,7 @@ QUESTIONS: dict[str, tuple[Pair, ...]] = {
     "tasks_finetune": (
         Pair("endtask-mini is better than a small pretrained encoder", "mini", "small"),
         Pair("endtask-mini is better than TF-IDF", "mini", "tfidf"),
+        Pair("endtask-mini is better than random weights of its shape", "mini", "random"),
     ),
     "laptop": (
         Pair("ten minutes are better than TF-IDF", "ten", "tfidf"),

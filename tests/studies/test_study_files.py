@@ -55,8 +55,6 @@ def test_every_variant_passes_the_checks_before_training(path: Path, tmp_path: P
         pytest.skip("its tasks are made by `python -m studies.alignment_data` first")
     if path.stem == "demo":
         pytest.skip("its task, the docstrings of all installed libraries, takes minutes to read")
-    if path.stem == "endtask-mini-scores" and package_model("package:endtask-mini") is None:
-        pytest.skip("endtask-mini is not trained yet: studies/endtask_mini.py makes it on a GPU")
     tasks: dict[str, Task] = {}
     for each in tasks_of(path, tmp_path, {"data": str(shared_data)} if "data" in read_study(path).variables else None):
         for variant in make_plan(each.settings, each.study, str(path), each.presets).variants:
