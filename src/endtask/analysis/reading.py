@@ -14,6 +14,7 @@ from torch import Tensor
 
 from endtask.analysis.attention_heads import Maxima, count_maxima, fixed_tokens
 from endtask.encoders.base import StockEncoder
+from endtask.encoders.heads import mean_over
 from endtask.encoders.huggingface import masked_lm_of
 from endtask.encoders.network import Network
 from endtask.errors import InputError
@@ -58,7 +59,7 @@ class TextReader:
             present = inputs["attention_mask"].bool()
             outputs = self.encoder(**{name: inputs[name] for name in self.input_names}, output_attentions=True)
             parts.append(count_maxima(outputs.attentions, present, torch.isin(inputs["input_ids"], fixed)))
-            vectors[rows] = _means(outputs.last_hidden_state, present).numpy()
+            vectors[rows] = mean_over(outputs.last_hidden_state, present).numpy()
         return sum(parts[1:], parts[0]), vectors
 
     def _batches(self, examples: Sequence[Example], length: int) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
@@ -79,9 +80,3 @@ class TextReader:
     def _encode(self, example: Example, length: int) -> dict[str, list[int]]:
         encoded = self.tokenizer(example.text, example.text_pair, truncation=True, max_length=length)
         return {name: encoded[name] for name in {*self.input_names, "attention_mask"} if name in encoded}
-
-
-def _means(hidden: Tensor, present: Tensor) -> Tensor:
-    """Return the mean over the tokens of each text: (S, T, hidden) -> (S, hidden)."""
-    weights = present[..., None].to(hidden.dtype)
-    return (hidden * weights).sum(1) / weights.sum(1)

@@ -178,6 +178,15 @@ def pool(hidden: Tensor, batch: TextBatch, pooling: str, markers: tuple[int, ...
     return (total / lengths.clamp(min=1)[:, None]).to(hidden.dtype)
 
 
+def mean_over(hidden: Tensor, tokens: Tensor) -> Tensor:
+    """Return the mean vector of some tokens of each padded text: (S, T, hidden), (S, T) -> (S, hidden).
+
+    It is 0 for a text without any.
+    """
+    counted = tokens[..., None].to(hidden.dtype)  # (S, T, 1)
+    return (hidden * counted).sum(1) / counted.sum(1).clamp(min=1)
+
+
 def _read_tokens(batch: TextBatch, markers: tuple[int, ...]) -> Tensor:
     """Return which tokens are entity markers, or all tokens of texts without any: (N,)."""
     # Compared id by id: a tensor of ids would have to be copied to the device.

@@ -26,7 +26,7 @@ from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutp
 from transformers.models.modernbert.modeling_modernbert import ModernBertPredictionHead
 
 from endtask.encoders.batch import Layout, TextBatch, lay_out_tokens
-from endtask.encoders.heads import MaskedLMHead, markers_of, pool, reads_mean
+from endtask.encoders.heads import MaskedLMHead, markers_of, mean_over, pool, reads_mean
 from endtask.registry import encoders
 
 if TYPE_CHECKING:
@@ -179,8 +179,7 @@ class ModernBertForMarkedClassification(ModernBertPreTrainedModel):  # type: ign
         """Return logits (S, classes) of token ids (S, T)."""
         present = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         hidden = self.model(input_ids=input_ids, attention_mask=present).last_hidden_state  # (S, T, hidden)
-        read = self._read_tokens(input_ids, present.bool())[..., None].to(hidden.dtype)  # (S, T, 1)
-        pooled = (hidden * read).sum(1) / read.sum(1)  # (S, hidden)
+        pooled = mean_over(hidden, self._read_tokens(input_ids, present.bool()))
         return SequenceClassifierOutput(logits=self.marked_classifier(self.drop(self.marked_head(pooled))))
 
     def _read_tokens(self, input_ids: Tensor, present: Tensor) -> Tensor:
@@ -213,9 +212,7 @@ class BertForMeanClassification(BertPreTrainedModel):  # type: ignore[misc]
         """Return logits (S, classes) of token ids (S, T)."""
         present = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         hidden = self.bert(input_ids, present, token_type_ids).last_hidden_state  # (S, T, hidden)
-        read = present[..., None].to(hidden.dtype)  # (S, T, 1)
-        pooled = (hidden * read).sum(1) / read.sum(1).clamp(min=1)  # (S, hidden)
-        return SequenceClassifierOutput(logits=self.mean_classifier(self.dropout(pooled)))
+        return SequenceClassifierOutput(logits=self.mean_classifier(self.dropout(mean_over(hidden, present))))
 
 
 def classifier_class(config: Any) -> Any:
