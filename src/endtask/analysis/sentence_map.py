@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.encoders.unit_vectors import unit_vectors
+
 NEIGHBOURS = 10
 """Nearest texts whose class is compared."""
 _PERPLEXITY = 30.0
@@ -58,9 +60,3 @@ def same_class_by_chance(classes: Sequence[str]) -> float:
     """
     rows = len(classes)
     return sum(count * (count - 1) for count in Counter(classes).values()) / (rows * (rows - 1))
-
-
-def unit_vectors(vectors: Vectors) -> Vectors:
-    """Return vectors of length 1."""
-    unit: Vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return unit

@@ -13,6 +13,7 @@ from endtask.encoders.batch import TextBatch, lay_out
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.heads import pool
 from endtask.encoders.network import TASK, Network
+from endtask.encoders.unit_vectors import unit_vectors
 from endtask.seeds import generator
 from endtask.tokenization.packed_texts import PackedTexts
 
@@ -51,9 +52,7 @@ def text_vectors(network: Network, texts: PackedTexts, context: DeviceContext, *
                 vectors = np.zeros((len(texts), pooled.shape[1]), dtype=np.float32)
             vectors[positions] = pooled
     windows = texts.windows
-    summed = np.add.reduceat(vectors, np.cumsum(windows) - windows, axis=0)
-    unit: Vectors = summed / np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), 1e-12)
-    return unit
+    return unit_vectors(np.add.reduceat(vectors, np.cumsum(windows) - windows, axis=0))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.encoders.unit_vectors import unit_vectors
 from endtask.errors import InputError
 from endtask.executors.base import Executor, Job, Report
 from endtask.io.atomic import atomic_file
@@ -97,13 +98,6 @@ def _errors_name_setting() -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(str(error).replace("'model.path'", repr(KEY))) from None
-
-
-def unit_vectors(vectors: Vectors) -> Vectors:
-    """Scale the vectors to length 1 in place, except vectors of length 0, and return them."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    vectors /= np.where(lengths > 0, lengths, 1)
-    return vectors
 
 
 def encode_batch(model: ModelVectors, batch: Any) -> Vectors:

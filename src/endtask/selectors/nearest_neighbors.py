@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from pydantic import Field
 from endtask.config import Settings
 from endtask.config.section import Positive
 from endtask.corpus.sources import HUB_PREFIX
+from endtask.encoders.unit_vectors import unit_vectors
 from endtask.errors import InputError, did_you_mean
 from endtask.executors.choice import cluster_for
 from endtask.io.digests import file_digest, fingerprint
@@ -31,12 +32,8 @@ from endtask.selectors.model_vectors import (
     encode_batch,
     encode_on_cluster,
     open_encoder,
-    unit_vectors,
 )
 from endtask.task import Task
-
-if TYPE_CHECKING:
-    pass
 
 _NUMBERS_AT_ONCE = 1 << 24
 """Cosines held at a time: 64 MB."""
@@ -112,7 +109,7 @@ class NearestNeighbors(Selector):
             ids = [name for batch in read_batches(run.table, columns=["id"]) for name in batch.column(0).to_pylist()]
             passages = vectors_for(Path(embedding), ids, "retrieved passages")
             rows = vectors_for(Path(embedding), [example.id for example in run.examples], "train rows")
-            return unit_vectors(passages), unit_vectors(rows)
+            return unit_vectors(passages, out=passages), unit_vectors(rows, out=rows)
         return _encoded(embedding, run, count)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.encoders.unit_vectors import unit_vectors
 from endtask.serving.predictor import Predictor, Text
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class TrainingTexts:
 
     def __init__(self, states: Table, gradients: Table) -> None:
         self._states, self._gradients = states, gradients
-        self._units = states / np.maximum(np.linalg.norm(states, axis=1, keepdims=True), 1e-12)
+        self._units = unit_vectors(states)
 
     @classmethod
     def join(cls, parts: Sequence[tuple[Table, Table]]) -> TrainingTexts:
@@ -53,7 +54,7 @@ class TrainingTexts:
 
     def evidence(self, state: NDArray[np.float32], answer: int, top: int) -> TrainingEvidence:
         """Return the evidence for one output, given what the last layer reads of a text."""
-        similarities = self._units @ (state / max(float(np.linalg.norm(state)), 1e-12))
+        similarities = self._units @ unit_vectors(state)
         influence = -self._gradients[:, answer] * (self._states @ state + 1.0)  # 1 for the bias
         return TrainingEvidence(
             _best(similarities, top),
