@@ -18,6 +18,7 @@ def endtask_mini_facts(results: Results) -> str:
     (data,), (model,) = select(rows, kind="data"), select(rows, kind="model")
     calls = select(rows, kind="call")
     last, seconds = calls[-1], sum(call["seconds"] for call in calls)
+    source = f" ({last['source']})" if "source" in last else ""
     dropped = f"{data['contaminated']:,} of {data['passages_read']:,} passages dropped"
     lines = [
         ["parameters", f"{model['parameters'] / 1e6:.2f} million; {model['megabytes']:.2f} MB in half precision"],
@@ -30,7 +31,7 @@ def endtask_mini_facts(results: Results) -> str:
         ],
         [
             "cost",
-            f"{last['matmul_flops']:.1e} FLOPs of matrix products, {seconds / 60:.0f} minutes of one {last['device']}",
+            f"{last['matmul_flops']:.1e} FLOPs of matrix products, {seconds / 60:.0f} minutes of one {last['device']}{source}",
         ],
         ["masked-LM loss", f"{model['held_out_loss']:.3f} on {data['held_out']['passages']:,} held-out passages"],
     ]
