@@ -24,7 +24,7 @@ from endtask.encoders.checkpoint_files import config_file, weight_files
 from endtask.errors import InputError
 from endtask.io.atomic import atomic_file, remove_leftovers_of
 from endtask.io.compression import read_failure
-from endtask.io.run_layout import DOMAIN, RETRIEVED, SELECTION, SETTINGS_FILE, STAGES
+from endtask.io.run_layout import DOMAIN, RETRIEVED, SELECTION, SETTINGS_FILE, SHARED_TOKENIZER, STAGES, record_file
 from endtask.io.stage_files import FILES, LEFT_OUT, MANIFEST, FileRecord, check_stage, read_manifest, sealed
 from endtask.io.stage_folder import StageFolder, left_out, package_version
 from endtask.pipeline.inputs import (
@@ -59,12 +59,11 @@ LAST_STAGE: dict[Kind, str] = {"tokens": "pack", "text": "select"}
 
 # Only the next stage reads the files of these stages; once it has finished, their manifests suffice.
 _READ_BY_NEXT_STAGE = ("retrieve", "select")
-_EXPERIMENT_RECORDS = ("compare.json", "search.json")
+_EXPERIMENT_RECORDS = (record_file("compare"), record_file("search"))
 """The records of `endtask compare` and `endtask search`; other files next to the runs belong to the user."""
 # The manifest of this stage has the fingerprint of the input, so the bundle needs no copy of the input.
 _RECORDED_BY = {"corpus": "retrieve", "selection": "select", "aligned": "pack"}
 _DIGEST_CHARACTERS = 12
-_SHARED_TOKENIZER = "tokenizer"  # the folder of this run in a comparison
 
 
 @dataclass(frozen=True)
@@ -256,8 +255,8 @@ def find_runs(folder: Path) -> list[Path]:
     runs = []
     for path, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        if "compare.json" in names and _SHARED_TOKENIZER in folders:
-            folders.remove(_SHARED_TOKENIZER)
+        if record_file("compare") in names and SHARED_TOKENIZER in folders:
+            folders.remove(SHARED_TOKENIZER)
         if SETTINGS_FILE in names:
             runs.append(Path(path))
             folders.clear()

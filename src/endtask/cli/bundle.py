@@ -82,7 +82,7 @@ def _describe(bundle: Bundle) -> str:
 
 def _next_command(bundle: Bundle, folder: Path) -> str:
     """Return the command to run on the other machine."""
-    from endtask.experiments.record import record_file
+    from endtask.io.run_layout import record_file
 
     if (folder / record_file("compare")).exists():
         return f"endtask compare --bundle {bundle.file.name}"

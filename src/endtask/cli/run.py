@@ -131,7 +131,7 @@ def _check_bundle_flags(flags: Mapping[str, object]) -> None:
 def _unpacked(bundle: Path, output: Path | None, *, dry_run: bool) -> Path:
     """Return the folder of the bundle's run; unpack the bundle if needed."""
     from endtask.bundle.unpack import bundle_header, default_folder, unbundle
-    from endtask.experiments.record import record_file
+    from endtask.io.run_layout import record_file
 
     header = bundle_header(bundle)
     runs = header.runs

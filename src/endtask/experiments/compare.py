@@ -13,7 +13,7 @@ from endtask.errors import InputError, TrainingError, did_you_mean
 from endtask.experiments.compare_report import write_comparison_page
 from endtask.experiments.comparison import ComparisonResult, read_results, write_results
 from endtask.experiments.ray_workers import CLUSTER, on_cluster
-from endtask.experiments.record import Record, check_spec, read_record, record_file
+from endtask.experiments.record import Record, check_spec, read_record
 from endtask.experiments.scheduler import (
     LOG,
     DeviceWorker,
@@ -28,14 +28,13 @@ from endtask.experiments.spec import Presets, Study, check_study
 from endtask.experiments.trial_runs import LAST_PREPARED, TRAINING_STAGES, Plan, TrialRuns, make_plan
 from endtask.experiments.variants import VARIANTS, Trial
 from endtask.io.processes import make_output_folder, run_lock
-from endtask.io.run_layout import STAGES
+from endtask.io.run_layout import SHARED_TOKENIZER, STAGES, record_file
 from endtask.io.stage_files import MANIFEST
 from endtask.pipeline.run import Run, run
 from endtask.progress import say
 from endtask.reporting.format import plural
 
 RECORD = record_file("compare")
-TOKENIZER = "tokenizer"
 LAST_STAGE = {"test": "evaluate", "dev": "finetune"}
 """Where runs stop, by the split that they are compared on."""
 _FINETUNE_SEEDS = "finetune.seeds"
@@ -140,7 +139,7 @@ def _with_shared_tokenizer(
     if settings.tokenizer.path is not None or settings.model.path is not None:
         message = "the settings have a tokenizer already (tokenizer.path or model.path)"
         raise InputError(message, path=where, key="shared_tokenizer")
-    values = {**study.shared_tokenizer, "output_dir": str(folder / TOKENIZER)}
+    values = {**study.shared_tokenizer, "output_dir": str(folder / SHARED_TOKENIZER)}
     tokenizer_run = Run(with_values(settings, values, f"{where}, shared_tokenizer"))
     tokenizer_run.stage_folders()  # raises for missing data before anything is written
     make_output_folder(folder, RECORD)
@@ -148,7 +147,7 @@ def _with_shared_tokenizer(
         if not (folder / RECORD).exists():
             Record(folder, "compare", {}).save()  # marks the folder as a comparison's
         tokenizer_run.execute(until=LAST_PREPARED)
-    path = {"tokenizer.path": str(folder / TOKENIZER / LAST_PREPARED / "tokenizer")}
+    path = {"tokenizer.path": str(folder / SHARED_TOKENIZER / LAST_PREPARED / "tokenizer")}
     with_tokenizer = {name: with_values(preset, path, where) for name, preset in presets.items()}
     return with_values(settings, path, where), with_tokenizer
 

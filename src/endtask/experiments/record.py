@@ -9,29 +9,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from endtask.errors import InputError
 from endtask.io.atomic import write_json
 from endtask.io.nested import changes_in_words
 from endtask.io.parsing import parse_json
+from endtask.io.run_layout import ExperimentKind, record_file
 
 Tree = dict[str, Any]
-Kind = Literal["compare", "search", "few-shot"]
-_NAMES: dict[Kind, str] = {
+_NAMES: dict[ExperimentKind, str] = {
     "compare": "a comparison",
     "search": "a search",
     "few-shot": "a few-shot experiment",
 }
-
-
-def record_file(kind: Kind) -> str:
-    """Return the name of the record file in an experiment's folder.
-
-    >>> record_file("few-shot")
-    'few-shot.json'
-    """
-    return f"{kind}.json"
 
 
 @dataclass(frozen=True)
@@ -39,7 +30,7 @@ class Record:
     """The spec of an experiment, the results of its trials by key, and its outcome once there is one."""
 
     folder: Path
-    kind: Kind
+    kind: ExperimentKind
     spec: Tree
     trials: dict[str, Tree] = field(default_factory=dict)
     outcome: Tree | None = None
@@ -59,7 +50,7 @@ class Record:
         return replace(self, **json.loads(json.dumps(tree)))
 
 
-def read_record(folder: Path, kind: Kind) -> Record:
+def read_record(folder: Path, kind: ExperimentKind) -> Record:
     """Read the record in an experiment's folder."""
     path = folder / record_file(kind)
     try:

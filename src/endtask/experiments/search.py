@@ -13,12 +13,13 @@ from endtask.config import Settings
 from endtask.config.overrides import with_values
 from endtask.errors import InputError, TrainingError
 from endtask.evaluation.task_metrics import measure_of
-from endtask.experiments.record import Record, check_spec, read_record, record_file
+from endtask.experiments.record import Record, check_spec, read_record
 from endtask.experiments.search_report import write_search_page
 from endtask.experiments.search_result import SearchResult, SearchTrial, Tree
 from endtask.experiments.search_space import Strategy, budget_per_trial
 from endtask.experiments.stage_reuse import check_unchanged, is_reused, reuse_data, reuse_stages
 from endtask.io.processes import make_output_folder, run_lock
+from endtask.io.run_layout import record_file
 from endtask.pipeline.run import Run
 from endtask.progress import say
 from endtask.reporting import format as shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 NETWORK = "network"
 """The network inside a model folder that holds a linear model (`finetune.fallback: tfidf`)."""
 STAGES = ("read", "retrieve", "select", "pack", "pretrain", "finetune", "evaluate", "model")
@@ -61,3 +63,17 @@ LATENCY = "latency.json"
 
 # In the run's folder, if requested: attention heads and maps of sentence vectors of some models.
 ANALYSIS = "analysis.json"
+
+# In the folder of a comparison, if its variants share one: the run that learned their tokenizer.
+SHARED_TOKENIZER = "tokenizer"
+
+ExperimentKind = Literal["compare", "search", "few-shot"]
+
+
+def record_file(kind: ExperimentKind) -> str:
+    """Return the name of the record file in an experiment's folder.
+
+    >>> record_file("few-shot")
+    'few-shot.json'
+    """
+    return f"{kind}.json"

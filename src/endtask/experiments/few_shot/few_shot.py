@@ -33,10 +33,11 @@ from endtask.experiments.few_shot.few_shot_spec import (
 from endtask.experiments.few_shot.few_shot_variants import FewShotVariant, PretrainedRun, VariantTrainer, open_all
 from endtask.experiments.few_shot.label_draws import Draw, TaskRows, fitting_labels, make_draws
 from endtask.experiments.few_shot.trial_rows import PredictionUnits, pack_rows
-from endtask.experiments.record import Record, check_spec, read_record, record_file
+from endtask.experiments.record import Record, check_spec, read_record
 from endtask.experiments.scheduler import LOG, DeviceWorker, Job, StartWorker, check_devices, run_jobs
 from endtask.io.atomic import remove_leftovers
 from endtask.io.processes import make_output_folder, run_lock
+from endtask.io.run_layout import record_file
 from endtask.pipeline.run import Run
 from endtask.progress import bar, say
 from endtask.training.device import explain_out_of_memory
