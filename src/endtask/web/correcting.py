@@ -1,4 +1,4 @@
-"""The API for errors: wrong rows, right labels that users mark, and the corrected rows as CSV."""
+"""The API for errors: wrong rows, corrected labels, and the corrected rows as CSV."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class WrongRows(BaseModel):
     rows: list[WrongRow]
 
 
-class Mark(BaseModel):
-    """The right label of a row; null takes the mark back."""
+class Correction(BaseModel):
+    """The right label of a row; null restores the given one."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,18 +63,18 @@ class Mark(BaseModel):
     label: Annotated[Label | FiniteFloat | None, Field(description="a label of the task, or a number")]
 
 
-class Marked(BaseModel):
-    """A row with its right label."""
+class CorrectedLabel(BaseModel):
+    """A row with its corrected label."""
 
     split: str
     id: str
     label: str | float
 
 
-class Marks(BaseModel):
-    """All rows with labels that users have marked as wrong."""
+class Corrections(BaseModel):
+    """The rows whose labels users have corrected."""
 
-    corrections: list[Marked]
+    corrections: list[CorrectedLabel]
 
 
 @router.get("/runs/{run}/errors")
@@ -87,22 +87,24 @@ def errors(
 ) -> WrongRows:
     """Return rows that are answered wrong, by true and predicted label."""
     count, rows = wrong_rows(RunFolder(folder), label, predicted, limit)
-    marked = read_corrections(folder)
-    return WrongRows(count=count, rows=[_row(row, marked.get((row.split, row.id))) for row in rows])
+    corrected_labels = read_corrections(folder)
+    return WrongRows(count=count, rows=[_row(row, corrected_labels.get((row.split, row.id))) for row in rows])
 
 
 @router.get("/runs/{run}/labels")
-def labels(run: str, folder: RunHere) -> Marks:
+def labels(run: str, folder: RunHere) -> Corrections:
     """Return the labels that users have corrected."""
     found = read_corrections(folder)
-    return Marks(corrections=[Marked(split=split, id=name, label=label) for (split, name), label in found.items()])
+    return Corrections(
+        corrections=[CorrectedLabel(split=split, id=name, label=label) for (split, name), label in found.items()]
+    )
 
 
 @router.put("/runs/{run}/labels")
-def mark(run: str, request: Mark, folder: RunHere) -> Marks:
-    """Store the right label of a row, or take it back."""
+def correct_label(run: str, request: Correction, folder: RunHere) -> Corrections:
+    """Store the right label of a row, or restore the given one."""
     found = correct(RunFolder(folder), request.split, request.id, request.label)
-    return Marks(corrections=[Marked(**asdict(one)) for one in found])
+    return Corrections(corrections=[CorrectedLabel(**asdict(one)) for one in found])
 
 
 @router.get(
