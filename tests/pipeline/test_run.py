@@ -190,6 +190,29 @@ def test_from_redoes_and_keeps_the_old(toy: Path, own_run: Path, finished_run: P
     assert results(own_run) == results(finished_run)
 
 
+def test_a_redo_that_was_never_finished_does_not_replace_the_last_result(
+    toy: Path, own_run: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second, third = toy_settings(toy, own_run), toy_settings(toy, own_run)
+    for settings, rate in ((second, 0.01), (third, 0.02)):
+        settings["finetune"] = {**settings["finetune"], "learning_rate": rate}
+    endtask.run(second, start="finetune", until="finetune")
+    before = hashes(own_run)
+    with monkeypatch.context() as patch:
+        refusing("finetune", InputError("costs too much"), patch)
+        with pytest.raises(InputError, match="costs too much"):
+            endtask.run(third, start="finetune")
+    assert {**hashes(own_run), "run.log": ""} == {**before, "run.log": ""}
+    unfinished = hashes(own_run / "finetune")
+    endtask.run(third, start="finetune")
+    for stage in ("finetune", "evaluate", "model"):
+        assert hashes(own_run / "previous" / stage) == hashes(finished_run / stage)
+    assert hashes(own_run / "previous" / "unfinished" / "finetune") == unfinished
+    finished = hashes(own_run / "model")
+    endtask.run(second, start="finetune")
+    assert hashes(own_run / "previous" / "model") == finished != hashes(finished_run / "model")
+
+
 def test_a_dry_run_writes_nothing(toy: Path, own_run: Path, tmp_path: Path) -> None:
     Run(resolve(toy_settings(toy, tmp_path / "new"))).plan()
     assert not (tmp_path / "new").exists()

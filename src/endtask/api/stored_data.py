@@ -18,7 +18,7 @@ from endtask.io.atomic import disk_error, remove_folder, write_text
 from endtask.io.digests import file_digest
 from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import SETTINGS_FILE
-from endtask.pipeline.run import PREVIOUS
+from endtask.pipeline.run import previous_of
 
 DATA = "data"
 """In the run's folder: the data that `fit` was called with."""
@@ -69,13 +69,13 @@ def stored_data(tables: Tables, settings: Settings, *, replace: bool) -> Iterato
     except InputError as error:
         if is_new and not any((folder / name).exists() for name in ("read", "read.partial")):
             _remove(folder)
-        elif replaced and (folder / "read").exists():  # the run restored its stages too
-            _put_back(folder)
+        elif replaced is not None and (folder / "read").exists():  # the run restored its stages too
+            _put_back(folder, replaced)
         raise _about_data(error, tables, folder) from None
 
 
-def _write(tables: Tables, settings: Settings, folder: Path, *, replace: bool) -> bool:
-    """Write the data, and the settings of a new folder; returns whether other data was replaced."""
+def _write(tables: Tables, settings: Settings, folder: Path, *, replace: bool) -> Path | None:
+    """Write the data, and the settings of a new folder; returns where other data was moved to."""
     make_output_folder(folder, SETTINGS_FILE)
     try:
         with run_lock(folder):
@@ -101,21 +101,25 @@ def _write_temporary(tables: Tables, folder: Path) -> None:
             os.fsync(file.fileno())
 
 
-def _adopt(folder: Path, *, replace: bool) -> bool:
-    """Rename the new data, unless equal data is there; other data moves to `previous/` or raises `InputError`."""
+def _adopt(folder: Path, *, replace: bool) -> Path | None:
+    """Rename the new data, unless equal data is there; other data moves to `previous/` or raises `InputError`.
+
+    Returns where other data was moved to.
+    """
     new, old = folder / _TEMPORARY, folder / DATA
     if old.exists() and _digests(old) == _digests(new):
         shutil.rmtree(new)
-        return False
-    replaced = old.exists()
-    if replaced:
+        return None
+    replaced = None
+    if old.exists():
         if not replace:
             shutil.rmtree(new)
             hint = "start='read' redoes the run with the new data, another output keeps both; nothing was written"
             raise InputError("this run was made with other data", path=folder, hint=hint)
-        (folder / PREVIOUS).mkdir(exist_ok=True)
-        remove_folder(folder / PREVIOUS / DATA)
-        os.replace(old, folder / PREVIOUS / DATA)
+        replaced = previous_of(folder, DATA) / DATA
+        replaced.parent.mkdir(exist_ok=True)
+        remove_folder(replaced)
+        os.replace(old, replaced)
     os.replace(new, old)
     return replaced
 
@@ -124,12 +128,12 @@ def _digests(folder: Path) -> dict[str, str]:
     return {path.name: file_digest(path) for path in sorted(folder.iterdir())}
 
 
-def _put_back(folder: Path) -> None:
+def _put_back(folder: Path, replaced: Path) -> None:
     """Restore the data that was replaced."""
     remove_folder(folder / DATA)
-    os.replace(folder / PREVIOUS / DATA, folder / DATA)
+    os.replace(replaced, folder / DATA)
     with suppress(OSError):  # it holds the stages of an earlier redo
-        (folder / PREVIOUS).rmdir()
+        replaced.parent.rmdir()
 
 
 def _remove(folder: Path) -> None:

@@ -43,7 +43,7 @@ from endtask.reporting.format import duration
 from endtask.task import Task
 from endtask.task.task import read_all
 
-PREVIOUS = "previous"
+PREVIOUS, UNFINISHED = "previous", "unfinished"
 _DRY_RUN = ".dry_run"
 
 
@@ -130,6 +130,7 @@ class Run:
         self.folder = Path(settings.output_dir)
         self.bundled = find_bundled_inputs(self.folder)
         self._followers = Followers()
+        self._replaced_trackers: Path | None = None
 
     @cached_property
     def task(self) -> Task:
@@ -214,12 +215,14 @@ class Run:
             self._write_settings(stages, start)
 
     def _write_settings(self, stages: dict[str, StageFolder], start: str | None) -> None:
-        """Write the settings; first move the stages to be redone to `previous`, replacing those of an earlier redo."""
+        """Write the settings; first move the stages to be redone to `previous`."""
         if start is not None:
+            redone = STAGES[STAGES.index(start) :]
+            into = {name: previous_of(self.folder, name) for name in (*redone, TRACKERS)}
             # The last stage moves first: a kill in between leaves no stage after a missing stage.
-            for name in reversed(STAGES[STAGES.index(start) :]):
-                stages[name].move_into(self.folder / PREVIOUS)
-            _move_trackers(self.folder, start)
+            for name in reversed(redone):
+                stages[name].move_into(into[name])
+            self._replaced_trackers = _move_trackers(self.folder, start, into[TRACKERS])
         write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
 
     def _run_stages(
@@ -243,7 +246,8 @@ class Run:
                     say(f"{name}: finished before, skipped")
                 else:
                     self._run_stage(stages[name], finished)
-        remove_worthless_partials(self.folder / PREVIOUS)
+        for previous in _previous_folders(self.folder):
+            remove_worthless_partials(previous)
         write_report(self.folder)
 
     @contextmanager
@@ -263,11 +267,11 @@ class Run:
                 for name in STAGES[STAGES.index(start) :]:
                     stages[name].move_back()
                 write_text(file, settings)
-                if not (self.folder / TRACKERS).exists():
-                    with suppress(FileNotFoundError):
-                        (self.folder / PREVIOUS / TRACKERS).rename(self.folder / TRACKERS)
-                with suppress(OSError):  # it has stages of an earlier redo
-                    (self.folder / PREVIOUS).rmdir()
+                if self._replaced_trackers is not None and not (self.folder / TRACKERS).exists():
+                    self._replaced_trackers.rename(self.folder / TRACKERS)
+                for previous in _previous_folders(self.folder):
+                    with suppress(OSError):  # it has stages of an earlier redo
+                        previous.rmdir()
             raise
 
     def result(self) -> RunResult:
@@ -390,13 +394,37 @@ def _seconds_later(stage: str, settings: Settings) -> float | None:
     return settings.budget.seconds if is_before_training else 0.0
 
 
-def _move_trackers(run: Path, start: str) -> None:
-    """Move the trackers' files to `previous` if training is redone: its curves belong to another run of a tracker."""
-    files = run / TRACKERS
-    if files.exists() and STAGES.index(start) <= STAGES.index("finetune"):
-        shutil.rmtree(run / PREVIOUS / TRACKERS, ignore_errors=True)
-        (run / PREVIOUS).mkdir(exist_ok=True)
-        files.rename(run / PREVIOUS / TRACKERS)
+def previous_of(run: Path, name: str) -> Path:
+    """Return the folder that a stage, or another folder of a run, moves into when it is redone.
+
+    It is `previous`, where it replaces what an earlier redo moved there. If the stages there got further than those of
+    the run, it is `previous/unfinished`, so that a redo that never got as far does not replace the last result.
+    """
+    previous = run / PREVIOUS
+    is_unfinished = _count_stages(run) < _count_stages(previous)
+    return previous / UNFINISHED if is_unfinished and (previous / name).exists() else previous
+
+
+def _count_stages(folder: Path) -> int:
+    """Return the number of stages up to the last one in a folder."""
+    return max((number for number, name in enumerate(STAGES, 1) if (folder / name).exists()), default=0)
+
+
+def _previous_folders(run: Path) -> tuple[Path, Path]:
+    return run / PREVIOUS / UNFINISHED, run / PREVIOUS
+
+
+def _move_trackers(run: Path, start: str, folder: Path) -> Path | None:
+    """Move the trackers' files into a folder if training is redone, and return their path there.
+
+    The curves of the new training belong to another run of a tracker.
+    """
+    files, target = run / TRACKERS, folder / TRACKERS
+    if not files.exists() or STAGES.index(start) > STAGES.index("finetune"):
+        return None
+    shutil.rmtree(target, ignore_errors=True)
+    folder.mkdir(exist_ok=True)
+    return files.rename(target)
 
 
 def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:
