@@ -13,6 +13,8 @@ from endtask.io.installed_package import PACKAGE_PREFIX, package_folder, package
 from endtask.io.parsing import parse_json
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
+"""Suffixes of the files that a tokenizer may read."""
 _KEY = "model.path"
 _NO_PICKLE = "convert them to safetensors: load the model with transformers and save it again with save_pretrained"
 

@@ -11,7 +11,7 @@ from typing import Any
 from endtask.config import SelectSettings, Settings
 from endtask.corpus import Corpus
 from endtask.corpus.sources import HUB_PREFIX
-from endtask.encoders.checkpoint_files import hub_folder
+from endtask.encoders.checkpoint_files import TOKENIZER_SUFFIXES, hub_folder
 from endtask.errors import InputError
 from endtask.io.digests import fingerprint
 from endtask.io.installed_package import PACKAGE_PREFIX, package_folder
@@ -21,7 +21,6 @@ from endtask.task import Task
 from endtask.task.task import read_task
 
 EXTERNAL_INPUTS = ("task", "corpus", "selection", "aligned", "tokenizer", "checkpoint")
-TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
 
 
 def requested_inputs(settings: Settings) -> dict[str, Any]:

@@ -41,7 +41,6 @@ _DECIMALS = 6
 """Cosines are rounded to so many decimals; later ones depend on the order of summation."""
 _COLUMNS = {".parquet": ("id", "vector"), ".npz": ("ids", "vectors")}
 _ROWS = 4096
-_TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
 
 Block = tuple[list[str], NDArray[Any]]
 
@@ -323,10 +322,10 @@ def embedding_fingerprint(embedding: str) -> str:
     """Return a digest of the file of vectors, or of the model and its tokenizer."""
     if is_vector_file(embedding):
         return file_digest(Path(embedding))
-    from endtask.encoders.checkpoint_files import checkpoint_fingerprint, config_file
+    from endtask.encoders.checkpoint_files import TOKENIZER_SUFFIXES, checkpoint_fingerprint, config_file
 
     model = checkpoint_fingerprint(embedding)
     if embedding.startswith(HUB_PREFIX):
         return model  # the revision, which the tokenizer shares
-    files = sorted(file for file in config_file(embedding).parent.iterdir() if file.suffix in _TOKENIZER_SUFFIXES)
+    files = sorted(file for file in config_file(embedding).parent.iterdir() if file.suffix in TOKENIZER_SUFFIXES)
     return fingerprint(model, [(file.name, file_digest(file)) for file in files])
