@@ -6,12 +6,8 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar
-
-import jinja2
 
 from endtask.errors import InputError
 from endtask.export import markdown
@@ -109,7 +105,7 @@ def dataset_card(run: TrainedRun, contents: Contents) -> str:
         }
         for source, count in contents.passages.most_common()
     ]
-    card: str = _template().render(
+    card: str = markdown.template("dataset_card.md.jinja").render(
         metadata=markdown.front_matter(metadata),
         title=title,
         task_path=settings.task.path,
@@ -121,13 +117,3 @@ def dataset_card(run: TrainedRun, contents: Contents) -> str:
         dropped=run.record.counts("retrieve").get("dropped_by_contamination_filter"),
     )
     return card + "\n"
-
-
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=False, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    environment.filters.update(plain=markdown.plain, code=markdown.code, cell=markdown.cell)
-    source = resources.files("endtask.export").joinpath("dataset_card.md.jinja").read_text(encoding="utf-8")
-    return environment.from_string(source)

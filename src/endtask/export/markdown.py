@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
+from importlib import resources
 from typing import Any
 
+import jinja2
 import yaml
 
 
@@ -46,6 +49,16 @@ def one_line(text: str) -> str:
     """
     visible = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(visible.split())
+
+
+@cache
+def template(name: str) -> jinja2.Template:
+    """Return a template of this package; its filters escape users' texts, as Markdown and not as HTML."""
+    environment = jinja2.Environment(
+        autoescape=False, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters.update(plain=plain, code=code, cell=cell)
+    return environment.from_string(resources.files("endtask.export").joinpath(name).read_text(encoding="utf-8"))
 
 
 def front_matter(metadata: Mapping[str, Any]) -> str:

@@ -10,17 +10,13 @@ import re
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from typing import Any
-
-import jinja2
 
 from endtask.config import Settings
 from endtask.export import card_sections as sections
 from endtask.export import markdown
 from endtask.export.card_sections import score_text, title
-from endtask.export.markdown import code, front_matter, one_line, plain
+from endtask.export.markdown import code, front_matter, one_line
 from endtask.registry import task_types
 from endtask.reporting.run_folder import RunFolder
 
@@ -64,7 +60,7 @@ def model_card(
     has_own_use = kind.usage is not None
     usage = kind.usage or (_MARKERS_USE if reads_markers else f"from transformers import pipeline\n{about.card_call}")
     notes = (*((_MARKERS_NOTE,) if reads_markers and not has_own_use else ()), *kind.notes)
-    card: str = _template().render(
+    card: str = markdown.template("model_card.md.jinja").render(
         metadata=front_matter(_metadata(settings, results, about, kind)),
         title=title(settings),
         about=about,
@@ -89,17 +85,6 @@ def model_card(
         versions=sections.versions(run),
     )
     return card + "\n"
-
-
-@cache
-def _template() -> jinja2.Template:
-    # Not escaped as HTML, since it is Markdown: the filters escape.
-    environment = jinja2.Environment(
-        autoescape=False, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    environment.filters.update(plain=plain, code=code, cell=markdown.cell)
-    source = resources.files("endtask.export").joinpath("model_card.md.jinja").read_text(encoding="utf-8")
-    return environment.from_string(source)
 
 
 def _sources(settings: Settings) -> str:
