@@ -12,7 +12,7 @@ from typing import Any
 from endtask.api.stored_run import StoredRun
 from endtask.config import Settings, resolve
 from endtask.errors import InputError
-from endtask.io.atomic import atomic_folder, disk_error, link_or_copy, write_json
+from endtask.io.atomic import atomic_folder, disk_errors_named, link_or_copy, write_json
 from endtask.io.parsing import parse_json
 from endtask.io.run_layout import SETTINGS_FILE, TASKS
 from endtask.io.stage_files import FILES, MANIFEST, checked, read_manifest, write_manifest
@@ -75,14 +75,8 @@ def save_model(source: Path, facts: Facts, run: StoredRun | None, folder: Path) 
     if folder.exists() and not (folder / FACTS).exists() and (not folder.is_dir() or any(folder.iterdir())):
         message = "the folder has other files; nothing was written"
         raise InputError(message, path=folder, hint="choose another folder")
-    try:
-        with atomic_folder(folder) as temporary:
-            _write(source, facts, run, temporary)
-    except OSError as error:
-        trouble = disk_error(error)
-        if trouble is None:
-            raise
-        raise InputError(trouble, path=folder) from None
+    with disk_errors_named(folder), atomic_folder(folder) as temporary:
+        _write(source, facts, run, temporary)
     return folder
 
 

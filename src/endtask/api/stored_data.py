@@ -14,7 +14,7 @@ from typing import Any
 from endtask.api.cells import json_lines
 from endtask.config import Settings, dump_yaml
 from endtask.errors import InputError
-from endtask.io.atomic import disk_error, remove_folder, write_text
+from endtask.io.atomic import disk_errors_named, remove_folder, write_text
 from endtask.io.digests import file_digest
 from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import SETTINGS_FILE
@@ -77,17 +77,11 @@ def stored_data(tables: Tables, settings: Settings, *, replace: bool) -> Iterato
 def _write(tables: Tables, settings: Settings, folder: Path, *, replace: bool) -> Path | None:
     """Write the data, and the settings of a new folder; returns where other data was moved to."""
     make_output_folder(folder, SETTINGS_FILE)
-    try:
-        with run_lock(folder):
-            _write_temporary(tables, folder / _TEMPORARY)
-            if not (folder / SETTINGS_FILE).exists():
-                write_text(folder / SETTINGS_FILE, dump_yaml(settings))
-            return _adopt(folder, replace=replace)
-    except OSError as error:
-        trouble = disk_error(error)
-        if trouble is None:
-            raise
-        raise InputError(trouble, path=folder) from None
+    with disk_errors_named(folder), run_lock(folder):
+        _write_temporary(tables, folder / _TEMPORARY)
+        if not (folder / SETTINGS_FILE).exists():
+            write_text(folder / SETTINGS_FILE, dump_yaml(settings))
+        return _adopt(folder, replace=replace)
 
 
 def _write_temporary(tables: Tables, folder: Path) -> None:

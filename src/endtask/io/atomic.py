@@ -173,6 +173,18 @@ _RUST = re.compile(r"\(os error (\d+)\)")
 _NUMPY = re.compile(r"\d+ requested and \d+ written")
 
 
+@contextmanager
+def disk_errors_named(folder: Path, hint: str | None = None) -> Iterator[None]:
+    """Raise a write that failed in the block as an `InputError` about the folder."""
+    try:
+        yield
+    except Exception as error:
+        message = disk_error(error)
+        if message is None:
+            raise
+        raise InputError(message, path=folder, hint=hint) from None
+
+
 def disk_error(error: BaseException) -> str | None:
     """Return the system's message for a failed write, also if a library wrapped it; None for other errors.
 

@@ -16,7 +16,7 @@ from endtask.config.automatic import starting_point
 from endtask.corpus import Corpus
 from endtask.encoders.checkpoint_files import checkpoint_fingerprint
 from endtask.errors import InputError, TrainingError, a_few, did_you_mean
-from endtask.io.atomic import disk_error, remove_leftovers, write_text
+from endtask.io.atomic import disk_errors_named, remove_leftovers, write_text
 from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import RUN_LOG, SETTINGS_FILE, STAGES, TRACKERS
 from endtask.io.stage_files import check_stage, read_manifest
@@ -184,15 +184,9 @@ class Run:
             self.check(trains=uses_device(names, self.settings))
             stages = self.stage_folders(start)
             make_output_folder(self.folder, SETTINGS_FILE)  # the first file that a run writes
-            with run_lock(self.folder):
-                try:
-                    self._run_stages(names, stages, start, log)
-                except Exception as error:
-                    message = disk_error(error)
-                    if message is None:
-                        raise
-                    hint = "finished stages are safe; once this is fixed, the same command resumes the run"
-                    raise InputError(message, path=self.folder, hint=hint) from None
+            hint = "finished stages are safe; once this is fixed, the same command resumes the run"
+            with run_lock(self.folder), disk_errors_named(self.folder, hint):
+                self._run_stages(names, stages, start, log)
         return self.result()
 
     def _say_start(self, names: Sequence[str]) -> None:
@@ -466,14 +460,8 @@ def dry_run_selection(settings: Settings) -> dict[str, Any]:
     run.check()
     stages = run.stage_folders()
     _check_can_select(run, stages)
-    try:
-        with run_lock(run.folder):
-            return _select_in_scratch(run, stages)
-    except Exception as error:
-        message = disk_error(error)
-        if message is None:
-            raise
-        raise InputError(message, path=run.folder, hint="the run is unchanged") from None
+    with disk_errors_named(run.folder, hint="the run is unchanged"), run_lock(run.folder):
+        return _select_in_scratch(run, stages)
 
 
 def _check_can_select(run: Run, stages: Mapping[str, StageFolder]) -> None:
