@@ -194,7 +194,7 @@ def _problem(ended: Ended) -> str | None:
 
 
 def digests(place: Path) -> Digests:
-    """Return the digest of each file by its name; of a manifest and of a page without its times."""
+    """Return the digest of each file by its name; of manifests, pages and records of exports without their times."""
     files = (path for path in sorted(place.rglob("*")) if path.is_file() and path.name not in _NOT_COMPARED)
     return {path.relative_to(place).as_posix(): hashlib.sha256(_content(path)).hexdigest() for path in files}
 
@@ -203,6 +203,8 @@ def _content(path: Path) -> bytes:
     content = path.read_bytes()
     if path.suffix == ".html":
         return _TIMES.sub(b"", content)
+    if path.name == "export.json":
+        return json.dumps({**json.loads(content), "made": None}, sort_keys=True).encode()
     if path.name != "manifest.json":
         return content
     manifest = json.loads(content)

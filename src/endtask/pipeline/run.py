@@ -16,7 +16,7 @@ from endtask.config.automatic import starting_point
 from endtask.corpus import Corpus
 from endtask.encoders.checkpoint_files import checkpoint_fingerprint
 from endtask.errors import InputError, TrainingError, a_few, did_you_mean
-from endtask.io.atomic import disk_errors_named, remove_leftovers, write_text
+from endtask.io.atomic import disk_errors_named, remove_folder, remove_leftovers, write_text
 from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import RUN_LOG, SETTINGS_FILE, STAGES, TRACKERS
 from endtask.io.stage_files import check_stage, read_manifest
@@ -43,7 +43,9 @@ from endtask.reporting.format import duration
 from endtask.task import Task
 from endtask.task.task import read_all
 
-PREVIOUS, UNFINISHED = "previous", "unfinished"
+PREVIOUS = "previous"
+_UNFINISHED = ".unfinished"
+"""The stages of a redo that never finished, until the next redo, which needs them only to restore the folder."""
 _DRY_RUN = ".dry_run"
 
 
@@ -209,7 +211,7 @@ class Run:
             self._write_settings(stages, start)
 
     def _write_settings(self, stages: dict[str, StageFolder], start: str | None) -> None:
-        """Write the settings; first move the stages to be redone to `previous`."""
+        """Write the settings; first move the stages to be redone away, see `previous_of`."""
         if start is not None:
             redone = STAGES[STAGES.index(start) :]
             into = {name: previous_of(self.folder, name) for name in (*redone, TRACKERS)}
@@ -240,8 +242,8 @@ class Run:
                     say(f"{name}: finished before, skipped")
                 else:
                     self._run_stage(stages[name], finished)
-        for previous in _previous_folders(self.folder):
-            remove_worthless_partials(previous)
+        remove_folder(self.folder / _UNFINISHED)
+        remove_worthless_partials(self.folder / PREVIOUS)
         write_report(self.folder)
 
     @contextmanager
@@ -263,9 +265,9 @@ class Run:
                 write_text(file, settings)
                 if self._replaced_trackers is not None and not (self.folder / TRACKERS).exists():
                     self._replaced_trackers.rename(self.folder / TRACKERS)
-                for previous in _previous_folders(self.folder):
+                for name in (PREVIOUS, _UNFINISHED):
                     with suppress(OSError):  # it has stages of an earlier redo
-                        previous.rmdir()
+                        (self.folder / name).rmdir()
             raise
 
     def result(self) -> RunResult:
@@ -392,20 +394,16 @@ def previous_of(run: Path, name: str) -> Path:
     """Return the folder that a stage, or another folder of a run, moves into when it is redone.
 
     It is `previous`, where it replaces what an earlier redo moved there. If the stages there got further than those of
-    the run, it is `previous/unfinished`, so that a redo that never got as far does not replace the last result.
+    the run, which is a redo that never finished, it is a folder that the new redo deletes at its end.
     """
     previous = run / PREVIOUS
     is_unfinished = _count_stages(run) < _count_stages(previous)
-    return previous / UNFINISHED if is_unfinished and (previous / name).exists() else previous
+    return run / _UNFINISHED if is_unfinished and (previous / name).exists() else previous
 
 
 def _count_stages(folder: Path) -> int:
     """Return the number of stages up to the last one in a folder."""
     return max((number for number, name in enumerate(STAGES, 1) if (folder / name).exists()), default=0)
-
-
-def _previous_folders(run: Path) -> tuple[Path, Path]:
-    return run / PREVIOUS / UNFINISHED, run / PREVIOUS
 
 
 def _move_trackers(run: Path, start: str, folder: Path) -> Path | None:
