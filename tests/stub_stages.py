@@ -20,6 +20,11 @@ from tests.toy_run import toy_settings
 Made = dict[str, Path]
 
 
+def _write_report(folder: Path) -> Path:
+    write_text(folder / "report.html", "a report")
+    return folder / "report.html"
+
+
 class StubStages:
     """Replaces all stages except `read`, and reports; records every call as `RUN stage`.
 
@@ -33,7 +38,7 @@ class StubStages:
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Self:
         for name in list(STAGES)[1:]:
             monkeypatch.setattr(STAGES[name], "run", self._stub(name))
-        monkeypatch.setattr("endtask.reporting.page.write_report", lambda folder: folder / "report.html")
+        monkeypatch.setattr("endtask.reporting.page.write_report", _write_report)
         return self
 
     def of(self, stage: str) -> list[str]:

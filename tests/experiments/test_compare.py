@@ -106,6 +106,18 @@ def test_killed_and_resumed_equals_unbroken(toy_files: Path, tmp_path: Path, stu
     assert stubs.calls == []
 
 
+def test_a_report_that_a_kill_left_missing_is_written(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
+    settings = toy(toy_files, tmp_path / "out")
+    compare(settings, {"seeds": [0], "baselines": []})
+    report = tmp_path / "out" / "variants" / "base" / "seed-0" / "report.html"
+    before = report.read_bytes()
+    report.unlink()
+    stubs.calls.clear()
+    compare(settings, {"seeds": [0], "baselines": []})
+    assert report.read_bytes() == before
+    assert stubs.calls == []
+
+
 def test_variants_and_seeds_may_be_added_and_left_out(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
     settings = toy(toy_files, tmp_path / "out")
     small = compare(settings, {"variants": {"one": {}}, "baselines": ["tfidf"]})

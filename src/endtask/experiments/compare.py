@@ -232,6 +232,7 @@ class TrainTrials:
         """Train in this process, or on the devices. Return the record with the failures."""
         pending = [trial for trial in self._trials.values() if trial.key not in self._record.trials]
         pending = [trial for trial in pending if not self._runs.is_finished(trial, self._last)]
+        self._runs.write_missing_reports(self._last)
         if pending and is_scored(self._last, self._study):
             self._store_earlier()
         if devices:

@@ -28,6 +28,7 @@ from endtask.io.stage_files import read_manifest
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.run import Run, uses_device
 from endtask.progress import say
+from endtask.reporting import page
 from endtask.task import Task
 
 LAST_PREPARED = "pack"
@@ -200,6 +201,12 @@ class TrialRuns:
         """Give a trial every stage that another run finished with the same settings and data."""
         others = [other.folder for other in self.trials if other != trial]
         reuse_stages(self._run(trial), [*others, *self.sources])
+
+    def write_missing_reports(self, until: str) -> None:
+        """Write the reports of trials that a kill stopped between their last stage and their report."""
+        for trial in self.trials:
+            if not (trial.folder / page.REPORT).exists() and self.is_finished(trial, until):
+                page.write_report(trial.folder)
 
     def is_finished(self, trial: Trial, until: str) -> bool:
         """Return whether a stage of the trial, and so every stage before it, is finished."""

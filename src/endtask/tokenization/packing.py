@@ -73,8 +73,10 @@ def pack(
     truncates long task texts, as in the TLM authors' code.
     """
     check_no_windows_of_pairs(task, settings)
+    tokenizer = existing_tokenizer(settings)
     with bar("tokenizer", None):
-        tokenizer = tokenizer_for(task, selection, settings, domain=domain, aligned=aligned or ())
+        if tokenizer is None:
+            tokenizer = tokenizer_for(task, selection, settings, domain=domain, aligned=aligned or ())
         save_tokenizer(tokenizer, folder / "tokenizer")
     with bar("tokens", None):
         passages = _pack_selection(selection, tokenizer, settings, folder)
