@@ -10,6 +10,9 @@ from endtask.reporting.format import metric_name
 from studies.tables import TASKS, gpu_of, markdown, select
 
 Row = dict[str, Any]
+MINI = "mini"
+TITLES = {MINI: "endtask-mini", "random": "random weights", "small": "a small pretrained encoder", "tfidf": "TF-IDF"}
+"""The variants of the study `tasks-finetune`, in the order of the columns."""
 
 
 def endtask_mini_facts(results: Results) -> str:
@@ -39,18 +42,11 @@ def endtask_mini_facts(results: Results) -> str:
 
 
 def tasks_finetune_table(results: Results) -> str:
-    """Return a line for each task: the encoder, one of three times its size, TF-IDF, and the differences."""
+    """Return a line for each task: the score of each variant that ran, and the lead of endtask-mini over the others."""
     rows: list[Row] = [dict(row) for row in results.rows]
-    heads = [
-        "task",
-        "metric",
-        "endtask-mini",
-        "small pretrained encoder",
-        "TF-IDF",
-        "over the small one",
-        "over TF-IDF",
-    ]
-    lines = [_task_line(select(rows, task=task)) for task in TASKS if select(rows, task=task)]
+    variants, others = _columns(rows), [name for name in _columns(rows) if name != MINI]
+    heads = ["task", "metric", *(TITLES[name] for name in variants), *(f"over {TITLES[name]}" for name in others)]
+    lines = [_task_line(select(rows, task=task), variants, others) for task in TASKS if select(rows, task=task)]
     note = (
         "Mean and standard deviation over three fine-tuning seeds, in points; in brackets without test rows that are in train. "
         "Differences with 95% intervals or p over rows and seeds; where there are leaks, those of the leak-free rows."
@@ -64,24 +60,27 @@ def tasks_finetune_summary(results: Results) -> str:
     """Return the scores alone, a column for each task."""
     rows: list[Row] = [dict(row) for row in results.rows]
     names = [task for task in TASKS if select(rows, task=task)]
-    titles = {"mini": "endtask-mini", "small": "small pretrained encoder", "tfidf": "TF-IDF"}
     lines = [
-        [title, *(_mean(select(rows, kind="run", variant=name, task=task)) for task in names)]
-        for name, title in titles.items()
+        [TITLES[variant], *(_mean(select(rows, kind="run", variant=variant, task=task)) for task in names)]
+        for variant in _columns(rows)
     ]
     note = "Leak-free test scores in points, means over three fine-tuning seeds, no corpus"
     heads = ["", *(TASKS[name] for name in names)]
     return "\n".join([*markdown(heads, lines), "", f"{note}; {gpu_of(rows)}, {results.date}; `{results.command}`.", ""])
 
 
+def _columns(rows: list[Row]) -> list[str]:
+    return [name for name in TITLES if select(rows, kind="run", variant=name)]
+
+
 def _mean(runs: list[Row]) -> str:
     return f"{100 * fmean(runs[0]['leak_free']):.1f}" if runs else ""
 
 
-def _task_line(rows: list[Row]) -> list[str]:
+def _task_line(rows: list[Row], variants: list[str], others: list[str]) -> list[str]:
     metric = next(row["metric"] for row in rows if row["kind"] == "cell")
-    scores = [_score(select(rows, kind="run", variant=name)) for name in ("mini", "small", "tfidf")]
-    leads = [_lead(select(rows, kind="pair", over=name)) for name in ("small", "tfidf")]
+    scores = [_score(select(rows, kind="run", variant=name)) for name in variants]
+    leads = [_lead(select(rows, kind="pair", cell=MINI, over=name)) for name in others]
     return [TASKS[rows[0]["task"]], metric_name(metric), *scores, *leads]
 
 
