@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.scale [--scratch FOLDER] [--gigabyte BYTES] [--results FOLDER]
 
-About twelve minutes on two idle cores. Finished measurements are stored in the scratch folder, so that a killed
+About twenty minutes on two idle cores: Ray and plain processes are compared three times, in turns. Finished measurements are stored in the scratch folder, so that a killed
 benchmark resumes; at the end the folder is deleted.
 """
 
@@ -32,6 +32,8 @@ SIZES = (1, 2, 4, 8)
 _GIGABYTE = 10**9
 _SHARDS_OF_GIGABYTE = 10
 _RAY_SIZE = 2
+_REPEATS = 3
+"""How often Ray and plain processes are compared; the run of median time counts."""
 _QUERIES = 1000
 _SEED = 0
 _HELD_OUT = 100
@@ -39,17 +41,20 @@ _HELD_OUT = 100
 Row = dict[str, Any]
 
 
-def measurements() -> Iterator[tuple[str, int, int]]:
-    """Yield kind, gigabytes and processes of each measurement; the first take no gigabytes."""
+def measurements() -> Iterator[tuple[str, int, int, int]]:
+    """Yield kind, gigabytes, processes and repeat of each measurement; the first take no gigabytes."""
     cores = usable_cores()
-    yield TRAINING, 0, 1
-    yield TRAINING, 0, 2
-    yield MERGING, 0, 1
-    yield LISTING, 0, 1
+    yield TRAINING, 0, 1, 0
+    yield TRAINING, 0, 2, 0
+    yield MERGING, 0, 1, 0
+    yield LISTING, 0, 1, 0
     for size in SIZES:
-        yield PLAIN, size, cores
-        if size == _RAY_SIZE:
-            yield RAY, size, cores
+        if size != _RAY_SIZE:
+            yield PLAIN, size, cores, 0
+            continue
+        for repeat in range(_REPEATS):
+            yield PLAIN, size, cores, repeat
+            yield RAY, size, cores, repeat
 
 
 def main() -> None:
@@ -66,9 +71,9 @@ def main() -> None:
     shutil.rmtree(scratch)
 
 
-def _measured(scratch: Path, data: Path, kind: str, size: int, processes: int) -> Row:
+def _measured(scratch: Path, data: Path, kind: str, size: int, processes: int, repeat: int) -> Row:
     """Return the row of a measurement; a finished one is not repeated."""
-    name = f"{kind}-{size}-{processes}"
+    name = f"{kind}-{size}-{processes}" + (f"-{repeat}" if repeat else "")
     outcome, folder = scratch / f"{name}.json", scratch / "measured"
     if not outcome.exists():
         shutil.rmtree(folder, ignore_errors=True)

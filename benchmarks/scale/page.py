@@ -24,13 +24,14 @@ _STATED = ("160 GB", 1_000)
 
 
 def measured_retrievals(rows: list[Row], kind: str = PLAIN) -> dict[int, MeasuredRetrieval]:
-    """Return the measured retrievals of a kind by gigabytes, in ascending order."""
-    chosen = sorted((row for row in rows if row["kind"] == kind), key=lambda row: float(row["gigabytes"]))
+    """Return the measured retrieval of a kind for each number of gigabytes, in ascending order: of median time."""
     names = ("cores", "seconds", "retrieved", "scratch_bytes")
-    return {
-        int(row["gigabytes"]): MeasuredRetrieval(Retrieval(**row["size"]), **{name: row[name] for name in names})
-        for row in chosen
-    }
+    found = {}
+    for gigabytes in sorted({row["gigabytes"] for row in rows if row["kind"] == kind}):
+        repeats = [row for row in rows if row["kind"] == kind and row["gigabytes"] == gigabytes]
+        row = sorted(repeats, key=lambda row: float(row["total"]))[(len(repeats) - 1) // 2]
+        found[int(gigabytes)] = MeasuredRetrieval(Retrieval(**row["size"]), **{name: row[name] for name in names})
+    return found
 
 
 def summarize(rows: list[Row]) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def summarize(rows: list[Row]) -> dict[str, Any]:
     (compared,) = ray
     largest = plain[max(plain)]
     steps = {row["processes"]: row["step_seconds"] for row in rows if row["kind"] == TRAINING}
-    peak = next(row["driver_peak_bytes"] for row in rows if row["kind"] == RAY)
+    peak = max(row["driver_peak_bytes"] for row in rows if row["kind"] == RAY)
     stated = _costs(rows, *_STATED)
     errors = {f"prediction_error_{size}gb": round(_error(plain, size), 4) + 0.0 for size in sorted(plain)[2:]}
     return {
@@ -86,16 +87,34 @@ def scale_table(results: Results) -> str:
     first, ray = next(iter(plain.values())), size(next(iter(measured_retrievals(rows, RAY).values())).size.text_bytes)
     where = f"{results.machine.cores} cores ({results.machine.cpu}), {results.date}"
     trial = "**A trial with small corpora, not a measurement.** " if "--gigabyte" in results.command else ""
-    how = f"{trial}Generated text, {first.size.queries:,.0f} queries, K = {first.size.top_k}; one run each"
+    how = f"{trial}Generated text, {first.size.queries:,.0f} queries, K = {first.size.top_k}; {_repeats(rows)}"
     facts = [
         f"- {summary['retrieval_mb_per_core_second']} MB of text for each core and second, from start to end at the largest size.",
         f"- Ray on one machine of the same cores against plain processes, {ray} in 20 shards: "
-        f"{summary['ray_overhead_percent']}% more time; the start of the cluster does not count. The driver's memory was "
+        f"{summary['ray_overhead_percent']}% more time{_totals(rows)}; the start of the cluster does not count. The driver's memory was "
         f"at most {summary['driver_peak_gb_20_shards']} GB.",
         f"- Training by two processes of one core each against one process of one core, the same global batch: "
         f"{summary['two_process_efficiency']} of twice the speed.",
     ]
     return "\n".join([*table, "", f"{how}. Measured by `{results.command}` on {where}.", "", *facts, ""])
+
+
+def _repeats(rows: list[Row]) -> str:
+    most = max(
+        sum(row["gigabytes"] == size for row in rows if row["kind"] == PLAIN) for size in measured_retrievals(rows)
+    )
+    return "one run each" if most == 1 else f"one run each, the median of {most} where Ray is compared"
+
+
+def _totals(rows: list[Row]) -> str:
+    """Return the seconds of the repeated runs, sorted, if there are several."""
+    (compared,) = measured_retrievals(rows, RAY)
+    seconds = {
+        kind: sorted(row["total"] for row in rows if row["kind"] == kind and row["gigabytes"] == compared)
+        for kind in (RAY, PLAIN)
+    }
+    ray, plain = (", ".join(f"{one:.0f}" for one in seconds[kind]) for kind in (RAY, PLAIN))
+    return f" ({ray} s against {plain} s)" if len(seconds[RAY]) > 1 else ""
 
 
 def simulated_table(results: Results) -> str:

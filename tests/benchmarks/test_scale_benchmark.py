@@ -40,6 +40,16 @@ def test_statistics() -> None:
     assert summary["hours_160gb_64_cores"] > 0
 
 
+def test_of_repeated_runs_the_one_of_median_time_counts() -> None:
+    made = rows()
+    ray = made[-1]
+    slow = {name: 9 * value for name, value in ray["seconds"].items()}
+    fast = {name: 0.5 * value for name, value in ray["seconds"].items()}
+    others = [{**ray, "seconds": seconds, "total": sum(seconds.values())} for seconds in (slow, fast)]
+    made[-1] = {**ray, "total": sum(ray["seconds"].values())}
+    assert summarize([*others, *made])["ray_overhead_percent"] == summarize(made)["ray_overhead_percent"]
+
+
 def test_a_wrong_prediction_is_shown() -> None:
     assert summarize(rows(slower=2.0))["prediction_error_8gb"] == pytest.approx(-0.5, abs=1e-3)
 
