@@ -75,8 +75,11 @@ def test_an_interrupted_analysis_goes_on(own_run: Path, analysed: Path, monkeypa
         analyze(own_run)
     assert [model["name"] for model in stored(own_run)["models"]] == ["pre-trained"]
     monkeypatch.setattr(analysis, "_read", noted)
+    (own_run / f".{ANALYSIS}.99999999.tmp").write_text("{")  # of a process that was killed
     analyze(own_run)
     assert read == ["pre-trained", "fine-tuned"]
+    assert not list(own_run.glob("*.tmp"))
+    assert not list(own_run.glob(".*.tmp"))
     assert stored(own_run)["models"] == stored(analysed)["models"][:2]
 
 

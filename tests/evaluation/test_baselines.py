@@ -71,11 +71,34 @@ def test_the_strength_is_the_one_that_dev_likes_best() -> None:
     dev = words.transform([example.text for example in task.dev])
     scores = {}
     for strength in (1.0, 10.0, 100.0):
-        model = LogisticRegression(C=strength, max_iter=2000).fit(train, task.label_numbers("train"))
+        model = LogisticRegression(C=strength, solver="liblinear").fit(train, task.label_numbers("train"))
         scores[strength] = METRICS["accuracy"](task.label_numbers("dev"), model.predict(dev))
     baseline = tfidf_baseline(task, "accuracy")
     assert baseline.dev_score == max(scores.values())
     assert baseline.description.endswith(f"(C={max(scores, key=lambda strength: scores[strength]):g})")
+
+
+def test_of_several_classes_the_one_with_the_highest_logit_is_the_answer() -> None:
+    kinds = {"fruit": "apple pear", "metal": "iron zinc", "tree": "oak elm"}
+    noisy = {"fruit": "apple iron", "metal": "zinc oak", "tree": "elm pear"}
+    rows = [
+        Example(f"{split}-{number}-{kind}", f"{words} of row {number % 5}", kind)
+        for number, split in enumerate(["train"] * 20 + ["dev"] * 10 + ["test"] * 10)
+        for kind, words in (kinds if number % 3 else noisy).items()
+    ]
+    splits = {name: [row for row in rows if row.id.startswith(name)] for name in ("train", "dev", "test")}
+    task = Task.from_examples("kinds", splits)
+    vectors = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]+")
+    train = vectors.fit_transform([example.text for example in task.train])
+    truth = np.array(task.label_numbers("train"))
+    test = vectors.transform([example.text for example in task.test])
+    answers = {}
+    for strength in (1, 10, 100):
+        models = [LogisticRegression(C=strength, solver="liblinear").fit(train, truth == kind) for kind in range(3)]
+        logits = np.stack([model.decision_function(test) for model in models], axis=1)
+        answers[f"TF-IDF + logistic regression per class (C={strength})"] = logits.argmax(axis=1).tolist()
+    baseline = tfidf_baseline(task, "accuracy")
+    assert baseline.predicted.tolist() == answers[baseline.description]
 
 
 @pytest.mark.parametrize("baseline", [majority_baseline, tfidf_baseline])

@@ -14,7 +14,7 @@ from endtask.analysis.sentence_map import same_class_by_chance, same_class_share
 from endtask.api.stored_run import StoredRun
 from endtask.errors import InputError
 from endtask.evaluation.evidence import spread_over
-from endtask.io.atomic import write_json
+from endtask.io.atomic import remove_leftovers_of, write_json
 from endtask.io.digests import fingerprint
 from endtask.io.parsing import ParseError, parse_json
 from endtask.io.run_layout import ANALYSIS
@@ -36,6 +36,7 @@ def analyze(folder: Path, also: Iterable[str] = ()) -> Tree:
     again, so an interrupted command goes on where it was.
     """
     run = _find(folder)
+    remove_leftovers_of(folder / ANALYSIS)
     models = {model.name: model for path in also for model in named_models(path)}
     models = {model.name: model for model in models_of_run(folder)} | models
     if not models:

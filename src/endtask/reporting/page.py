@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from endtask.io.atomic import write_text
+from endtask.io.atomic import remove_leftovers_of, write_text
 from endtask.registry import task_types
 from endtask.reporting import baselines, errors, quality, scores, selection
 from endtask.reporting.analysis import analysis_of
@@ -49,6 +49,7 @@ def write_report(folder: Path) -> Path:
     """Write `report.html` into the run's folder from its finished stages. Return its path."""
     run = RunFolder(folder)
     run.check_settings()
+    remove_leftovers_of(folder / REPORT)
     write_text(folder / REPORT, render("report.html.jinja", **_context(run)))
     return folder / REPORT
 

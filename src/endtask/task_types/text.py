@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from endtask.evaluation.baselines import BaselineModel, tfidf_models
+from endtask.evaluation.baselines import BaselineModel, logistic_regression, tfidf_models
 from endtask.records import Label
 from endtask.task.columns import WrongCell, as_class, is_missing
 from endtask.task_types.base import Answers, Prediction, TaskType, task_types
@@ -72,12 +72,8 @@ class Text(TaskType):
         return Prediction(labels[best], outputs[best], dict(zip(labels, outputs, strict=True)))
 
     def linear_models(self, task: Task) -> Iterator[BaselineModel]:
-        from sklearn.linear_model import LogisticRegression
-
-        models = (
-            (LogisticRegression(C=strength, max_iter=2000), f"logistic regression (C={strength:g})")
-            for strength in (1.0, 10.0, 100.0)
-        )
+        classes = len({example.label for example in task.train})
+        models = (logistic_regression(strength, classes) for strength in (1.0, 10.0, 100.0))
         return tfidf_models(task, models, lambda predicted: predicted.astype(np.int64))
 
 
