@@ -2,8 +2,8 @@
 
     .venv/bin/python -m benchmarks.scale [--scratch FOLDER] [--gigabyte BYTES] [--results FOLDER]
 
-About twenty minutes on two idle cores: Ray and plain processes are compared three times, in turns. Finished measurements are stored in the scratch folder, so that a killed
-benchmark resumes; at the end the folder is deleted.
+About twenty minutes on two idle cores: Ray and plain processes are compared three times, in turns. Finished measurements
+are stored in the scratch folder, so that a killed benchmark resumes; at the end the folder is deleted.
 """
 
 from __future__ import annotations

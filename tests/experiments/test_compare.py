@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -106,12 +107,19 @@ def test_killed_and_resumed_equals_unbroken(toy_files: Path, tmp_path: Path, stu
     assert stubs.calls == []
 
 
-def test_a_report_that_a_kill_left_missing_is_written(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
+@pytest.mark.parametrize("left", ["no report", "the report of its preparation"])
+def test_a_report_that_a_kill_left_unwritten_is_written(
+    toy_files: Path, tmp_path: Path, stubs: Stubs, left: str
+) -> None:
     settings = toy(toy_files, tmp_path / "out")
     compare(settings, {"seeds": [0], "baselines": []})
     report = tmp_path / "out" / "variants" / "base" / "seed-0" / "report.html"
     before = report.read_bytes()
-    report.unlink()
+    if left == "no report":
+        report.unlink()
+    else:
+        report.write_text("prepared")
+        os.utime(report, ns=(0, 0))
     stubs.calls.clear()
     compare(settings, {"seeds": [0], "baselines": []})
     assert report.read_bytes() == before

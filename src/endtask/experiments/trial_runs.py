@@ -24,7 +24,7 @@ from endtask.experiments.variants import (
     listed_variants,
 )
 from endtask.io.run_layout import STAGES
-from endtask.io.stage_files import read_manifest
+from endtask.io.stage_files import MANIFEST, read_manifest
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.run import Run, uses_device
 from endtask.progress import say
@@ -203,9 +203,13 @@ class TrialRuns:
         reuse_stages(self._run(trial), [*others, *self.sources])
 
     def write_missing_reports(self, until: str) -> None:
-        """Write the reports of trials that a kill stopped between their last stage and their report."""
+        """Write the reports of trials that a kill stopped between their last stage and their report.
+
+        The report of a trial's preparation may be there already; it is older than the last stage.
+        """
         for trial in self.trials:
-            if not (trial.folder / page.REPORT).exists() and self.is_finished(trial, until):
+            last = self.stages(trial)[until]
+            if last.is_finished() and not _is_newer(trial.folder / page.REPORT, last.final / MANIFEST):
                 page.write_report(trial.folder)
 
     def is_finished(self, trial: Trial, until: str) -> bool:
@@ -236,6 +240,10 @@ class TrialRuns:
                 reuse_data(self._first_run(self.plan.variant(self.plan.against)), run)
             self._first[variant.name] = run
         return self._first[variant.name]
+
+
+def _is_newer(path: Path, other: Path) -> bool:
+    return path.exists() and path.stat().st_mtime_ns >= other.stat().st_mtime_ns
 
 
 def _scored_rows(task: Task) -> list[tuple[str, str, object]]:
