@@ -23,18 +23,23 @@ from endtask.executors.base import Executor
 from endtask.io.atomic import write_json
 from endtask.progress import set_quiet
 
-PLAIN, RAY, TRAINING = "plain", "ray", "training"
+PLAIN, RAY, TRAINING, SIDE_BY_SIDE = "plain", "ray", "training", "side by side"
 MERGING, LISTING = "merging", "listing"
 TOP_K = 100
-_STEPS, _WARMUP = 12, 2
-_BATCH, _LENGTH = 32, 128
+BATCHES = (32, 256)
+"""Texts of a global batch in training: those of the presets `laptop` and `gpu`, roughly."""
+_STEPS, _WARMUP = 20, 3
+_LENGTH = 128
 _OBJECT_STORE = 80_000_000
 _BLOCKS, _QUERIES_OF_BLOCK, _PASSAGES, _REPEATS = 4, 4096, 1_000_000, 3
 
 
 @dataclass(frozen=True)
 class Job:
-    """A measurement: retrieval over shards of the generated corpus in `data`, or training by some processes."""
+    """A measurement: retrieval over shards of the generated corpus in `data`, or training by some processes.
+
+    Those of training share the batch, but for `side by side`: each is then one process that knows of no other.
+    """
 
     kind: str
     data: str
@@ -42,6 +47,7 @@ class Job:
     processes: int
     scratch: str
     outcome: str
+    batch: int = 0
 
     def to_json(self) -> str:
         """Return the command-line argument that starts this job."""
@@ -147,12 +153,17 @@ def training(job: Job) -> dict[str, Any]:
         return result
 
     Optimizer.step = timed  # type: ignore[method-assign, assignment]
-    endtask.run(_training_settings(Path(job.data), Path(job.scratch)), until="pretrain")
+    endtask.run(_training_settings(Path(job.data), Path(job.scratch), job.batch), until="pretrain")
     seconds = [later - earlier for earlier, later in pairwise(times)][_WARMUP:]
-    return {"step_seconds": median(seconds), "steps": len(seconds), "processes": job.processes}
+    return {
+        "step_seconds": median(seconds),
+        "steps": len(seconds),
+        "processes": job.processes,
+        "batch": job.batch,
+    }
 
 
-def _training_settings(data: Path, scratch: Path) -> dict[str, Any]:
+def _training_settings(data: Path, scratch: Path, batch: int) -> dict[str, Any]:
     """Return settings of masked LM on the generated queries."""
     return {
         "preset": "tapt-scratch",
@@ -164,7 +175,7 @@ def _training_settings(data: Path, scratch: Path) -> dict[str, Any]:
         "distributed": "ddp",
         "tokenizer": {"vocab_size": 8000},
         "model": {"size": "mini"},
-        "pretrain": {"batch_size": _BATCH, "max_length": _LENGTH},
+        "pretrain": {"batch_size": batch, "max_length": _LENGTH},
     }
 
 
@@ -172,7 +183,7 @@ def main() -> None:
     """Run the job of the command line."""
     job = Job(**json.loads(sys.argv[1]))
     set_quiet(True)
-    measure = {TRAINING: training, MERGING: merging, LISTING: listing}.get(job.kind, retrieval)
+    measure = {TRAINING: training, SIDE_BY_SIDE: training, MERGING: merging, LISTING: listing}.get(job.kind, retrieval)
     row = measure(job)
     if os.environ.get("RANK", "0") == "0":
         write_json(job.outcome, row)
