@@ -53,7 +53,9 @@ def test_each_split_is_what_the_saved_tokenizer_gives_at_its_length(tmp_path: Pa
         packed = PackedTexts(tmp_path / name)
         pairs = [tokenizer(one.text, one.text_pair, truncation=True, max_length=length) for one in examples]
         assert [packed[n].tolist() for n in range(len(packed))] == [pair["input_ids"] for pair in pairs], name
-        assert counts[name] == {"texts": len(examples), "tokens": sum(len(pair["input_ids"]) for pair in pairs)}
+        lengths = [len(pair["input_ids"]) for pair in pairs]
+        cut = {"cut_texts": sum(length == 12 for length in lengths)}
+        assert counts[name] == {"texts": len(examples), "tokens": sum(lengths)} | ({} if name == "task" else cut)
     assert counts["vocabulary"] == len(tokenizer)
 
 
@@ -65,6 +67,20 @@ def test_a_cut_text_keeps_its_sep_token_and_a_cut_pair_both_texts(tmp_path: Path
     assert cut
     assert all(packed[n][-1] == tokenizer.sep_token_id for n in cut)
     assert all(packed.second[n] < 12 for n in cut)
+
+
+@pytest.mark.parametrize(("long", "window_stride", "told"), [(0, None, 0), (1, None, 0), (2, None, 1), (2, 4, 0)])
+def test_many_cut_texts_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], long: int, window_stride: int | None, told: int
+) -> None:
+    texts = [f"{'river ' * (30 if number < long else 3)}{number}" for number in range(10)]
+    rows = [Example(f"train{number}", text, "ab"[number % 2]) for number, text in enumerate(texts)]
+    task = Task.from_examples("long", {"train": rows, "dev": rows[:2], "test": rows[:2]}, task_type="text")
+    settings = make_settings(window_stride=window_stride)
+    pack(task, make_selection(tmp_path / "selection.parquet", []), settings, tmp_path)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "are cut off" in line]
+    assert len(lines) == told
+    assert all(line.startswith("warning: 2 of 10 texts of train fill the 12 tokens") for line in lines)
 
 
 @pytest.mark.parametrize("window_stride", [None, 4])

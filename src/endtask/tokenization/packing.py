@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
+_MANY_CUT = 0.1
+"""The share of train texts that may be cut off without a warning."""
+
+
 class TrainingTexts:
     """The texts that the tokenizer learns from: train texts of all tasks, selection, domain and aligned objectives."""
 
@@ -109,11 +113,16 @@ def _pack_task(
     length = settings.pretrain.task_max_length or settings.pretrain.max_length
     counts = {"task": _counts(pack_task_texts(task.train, tokenizer, length, folder / "task"))}
     for split, examples in task.splits.items():
-        counts[split] = _counts(pack_split(examples, tokenizer, settings, folder / split))
+        packed = pack_split(examples, tokenizer, settings, folder / split)
+        counts[split] = _counts(packed)
         if task.task_type.per_token:
             counts[split]["lost_words"] = _lost_words(folder / split, split + whose, settings.finetune.max_length)
-        elif settings.tokenizer.markers:
+        elif settings.finetune.window_stride is None:
+            counts[split]["cut_texts"] = int((packed.lengths >= settings.finetune.max_length).sum())
+        if settings.tokenizer.markers and not task.task_type.per_token:
             _warn_about_lost_markers(examples, tokenizer, settings, folder / split, split + whose)
+    if "cut_texts" in counts["train"]:
+        _warn_about_cut_texts(counts["train"], whose, settings.finetune.max_length)
     return counts
 
 
@@ -239,6 +248,14 @@ def _lost_words(folder: Path, split: str, max_length: int) -> int:
         count = f"{words.lost:,} of {int(words.words.sum()):,} words of {split}"
         warn(f"{count} are not read: most are after the {max_length} tokens of finetune.max_length")
     return words.lost
+
+
+def _warn_about_cut_texts(train: dict[str, int], whose: str, max_length: int) -> None:
+    """Warn if many train texts fill the length of fine-tuning, so that their rest is not read."""
+    if train["cut_texts"] > _MANY_CUT * train["texts"]:
+        count = f"{train['cut_texts']:,} of {train['texts']:,} texts of train{whose}"
+        limit = f"the {max_length} tokens of finetune.max_length"
+        warn(f"{count} fill {limit} and are cut off there: raise it, or set finetune.window_stride; both take time")
 
 
 def _warn_about_lost_markers(
