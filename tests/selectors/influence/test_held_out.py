@@ -23,7 +23,7 @@ from endtask.selectors.base import by_bm25_rank
 from endtask.selectors.influence import held_out as held_out_module
 from endtask.selectors.influence.first_round import FirstRound
 from endtask.selectors.influence.held_out import HeldOutScore, check_informed, held_out_score
-from endtask.selectors.influence.scoring_model import fit, scoring_settings
+from endtask.selectors.influence.scoring_model import fit, rate_from_checkpoint, scoring_settings
 from endtask.task import Task
 from endtask.tokenization.tokenizer import save_tokenizer
 from tests.selectors.influence.small import make_run, make_runner, make_task, run_influence, small_settings
@@ -140,7 +140,7 @@ def test_scoring_models_can_have_a_checkpoint_of_their_own(tmp_path: Path) -> No
     shared = [name for name in found if name.startswith("encoder.") and found[name].shape == expected[name].shape]
     assert shared
     assert all(torch.equal(found[name], expected[name]) for name in shared)
-    assert fold.settings.pretrain.learning_rate == 5e-5
+    assert fold.settings.pretrain.learning_rate == rate_from_checkpoint(network.config.hidden_size)
 
 
 def test_a_missing_checkpoint_is_named_before_anything_runs(tmp_path: Path) -> None:

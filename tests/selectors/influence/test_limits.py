@@ -17,6 +17,7 @@ from endtask.selectors.influence.limits import Allowance, _Amounts, _columns, al
 from endtask.selectors.influence.scorer import Scorer
 from endtask.selectors.influence.scoring_model import scoring_settings, size_for
 from tests.selectors.influence.small import make_runner, small_settings
+from tests.selectors.influence.test_held_out import checkpoint_in
 
 
 @pytest.mark.parametrize(
@@ -111,9 +112,10 @@ def test_the_scoring_models_settings_are_its_own() -> None:
     assert (found.pretrain_seed, found.compile, found.finetune.max_length) == (3, "graphs", 128)
 
 
-def test_a_given_checkpoint_is_itself_the_scoring_model() -> None:
-    found = scoring_settings(resolve({"model": {"path": "some/folder", "pooling": "cls"}}))
-    assert (found.model.path, found.model.pooling, found.pretrain.learning_rate) == ("some/folder", "cls", 5e-5)
+def test_a_given_checkpoint_is_itself_the_scoring_model(tmp_path: Path) -> None:
+    folder = str(checkpoint_in(tmp_path))
+    found = scoring_settings(resolve({"model": {"path": folder, "pooling": "cls"}}))
+    assert (found.model.path, found.model.pooling, found.pretrain.learning_rate) == (folder, "cls", 1e-3)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class InfluenceConfig(PartConfig):
     learning_rate: PositiveNumber | Literal["auto"] = Field(
         "auto",
         description="learning rate of fitting; auto: 1e-3 from random weights, 5e-4 after a first round, 5e-5 from a "
-        "checkpoint",
+        "checkpoint as wide as BERT-base (768), and (768 / width)² times that, at most 1e-3, from a narrower one",
     )
     recipe: Literal["default", "paper"] = Field(
         "default",

@@ -48,7 +48,8 @@ TOKENIZER, FIRST_ROUND_WEIGHTS = "tokenizer", "first-round.safetensors"
 _PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", "fitted.json"
 _TIMES_SMALLER = 10
 """Selection by gradients pays off with a scoring model about ten times smaller than the model (published budgets)."""
-_RATE_FROM_RANDOM, _RATE_AFTER_FIRST_ROUND, _RATE_FROM_CHECKPOINT = 1e-3, 5e-4, 5e-5
+_RATE_FROM_RANDOM, _RATE_AFTER_FIRST_ROUND, _RATE_OF_BERT_BASE = 1e-3, 5e-4, 5e-5
+_WIDTH_OF_BERT_BASE = 768
 _MLM_WEIGHT, _DROPOUT, _MOST_TOKENS = 3.0, 0.1, 128
 """The weight of masked LM relative to the task loss, the dropout in fitting, and the most tokens of a text (ISS)."""
 _TOKENIZER_TEXTS = 50_000
@@ -120,9 +121,18 @@ def _tokenizer_settings(settings: Settings, config: InfluenceConfig) -> Tokenize
 def _rate(settings: Settings, config: InfluenceConfig) -> float:
     if config.learning_rate != "auto":
         return config.learning_rate
-    if config.starts_from(settings) is not None:
-        return _RATE_FROM_CHECKPOINT
+    if (checkpoint := config.starts_from(settings)) is not None:
+        return rate_from_checkpoint(open_checkpoint(checkpoint).config.hidden_size)
     return _RATE_AFTER_FIRST_ROUND if config.first_round_steps else _RATE_FROM_RANDOM
+
+
+def rate_from_checkpoint(width: int) -> float:
+    """Return the learning rate for a checkpoint: small encoders want several times that of BERT-base.
+
+    >>> [round(rate_from_checkpoint(width), 6) for width in (1024, 768, 384, 256, 64)]
+    [5e-05, 5e-05, 0.0002, 0.00045, 0.001]
+    """
+    return min(_RATE_OF_BERT_BASE * max(1.0, _WIDTH_OF_BERT_BASE / width) ** 2, _RATE_FROM_RANDOM)
 
 
 def _pretrain_settings(settings: Settings, config: InfluenceConfig, max_length: int) -> PretrainSettings:
