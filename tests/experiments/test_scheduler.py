@@ -277,3 +277,19 @@ def test_finished_runs_are_not_started(toy_files: Path, tmp_path: Path, stubs: S
     stubs.calls.clear()
     compare(settings, {**TWO, "seeds": [0, 1, 2]}, devices=["0"], start_worker=HereWorker)
     assert stubs.of("pretrain") == ["one/seed-2", "two/seed-2"]
+
+
+def test_selections_by_models_are_left_to_the_devices_unless_they_are_shared(
+    toy_files: Path, tmp_path: Path, stubs: Stubs
+) -> None:
+    own = {"select": {"name": "influence", "scoring_seed": "pretrain"}}
+    tree = {"variants": {"rank": {}, "own": own, "shared": {"select.name": "influence"}}, "seeds": [0, 1]}
+    settings = toy(toy_files, tmp_path / "out", device="cpu")
+    here = compare(settings, {**tree, "baselines": []}, devices=["0"], start_worker=HereWorker)
+    first = next(number for number, call in enumerate(stubs.calls) if call.endswith(" pretrain"))
+    before, after = (
+        [call for call in part if call.endswith(" select")] for part in (stubs.calls[:first], stubs.calls[first:])
+    )
+    assert before == ["rank/seed-0 select", "shared/seed-0 select"]
+    assert after == ["own/seed-0 select", "own/seed-1 select"]
+    assert [row.models for row in here.rows] == [4, 4, 4]

@@ -81,8 +81,9 @@ def compare(
         record = _open_record(folder, plan)
         runs.check_unchanged()
         record = record.save()
-        runs.prepare(last)
-        if STAGES.index(last) > STAGES.index(LAST_PREPARED):
+        trains = STAGES.index(last) > STAGES.index(LAST_PREPARED)
+        runs.prepare(last, on_devices=trains and bool(devices))
+        if trains:
             record = TrainTrials(runs, record, study, last, results).run(devices, start_worker)
         return _finish(runs, record, study, last, results)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from endtask.progress import say
 from endtask.reporting import page
 from endtask.task import Task
 
-LAST_PREPARED = "pack"
+LAST_PREPARED, _BEFORE_SELECTION = "pack", "retrieve"
 TRAINING_STAGES = ("pretrain", "finetune")
 _FINETUNE_SEEDS = "finetune.seeds"
 
@@ -175,21 +176,36 @@ class TrialRuns:
                 hint = "its predictions cannot be scored on other rows; nothing was touched"
                 raise InputError("the task changed since this run was made", path=trial.folder, hint=hint)
 
-    def prepare(self, until: str) -> None:
+    def prepare(self, until: str, *, on_devices: bool = False) -> None:
         """Run the stages before training for all trials, so that errors appear early.
 
-        Fine-tuning with other seeds moves to `previous` and is repeated.
+        Fine-tuning with other seeds moves to `previous` and is repeated. With devices, selections by models are left to
+        them, but for those that several trials share.
         """
         last = min(until, LAST_PREPARED, key=STAGES.index)
+        left = self._own_selections_by_models() if on_devices else frozenset()
         for trial in self.trials:
             if trial.folder.exists():
                 self._run(trial).adopt_settings(start="finetune" if self._has_other_finetune_seeds(trial) else None)
             if trial.variant.tokenizer_from is not None and last != LAST_PREPARED:
                 continue  # the fingerprints of its stages depend on a tokenizer that does not exist yet
             self.reuse(trial)
-            if not self.is_finished(trial, last):
-                say(f"variant {trial.variant.name}: preparing up to {last}")
-                self._run(trial).execute(until=last)
+            end = _BEFORE_SELECTION if trial.key in left else last
+            if not self.is_finished(trial, end):
+                say(f"variant {trial.variant.name}: preparing up to {end}")
+                self._run(trial).execute(until=end)
+
+    def _own_selections_by_models(self) -> frozenset[str]:
+        """Return the keys of trials that select by a model, each a selection of its own.
+
+        None where a variant has another one's tokenizer: its stages have no fingerprints before that is learned.
+        """
+        if any(variant.tokenizer_from is not None for variant in self.plan.variants):
+            return frozenset()
+        selections = {trial.key: self.stages(trial)["select"].fingerprint for trial in self.trials}
+        times = Counter(selections.values())
+        by_models = (trial for trial in self.trials if uses_device(["select"], trial.settings))
+        return frozenset(trial.key for trial in by_models if times[selections[trial.key]] == 1)
 
     def train(self, trial: Trial, until: str) -> None:
         """Run or resume a trial in this process."""
