@@ -12,8 +12,9 @@ import pytest
 import endtask
 from endtask.bundle import unbundle, write_bundle
 from endtask.bundle.archive import Header
+from endtask.bundle.items import Item
 from endtask.bundle.unpack import bundle_header
-from endtask.bundle.write import Hashes, Item, write_items
+from endtask.bundle.write import Hashes, write_items
 from endtask.config import SizeBudget
 from endtask.errors import InputError
 from tests.toy_run import hashes, toy_settings, write_rows

@@ -53,7 +53,8 @@ def command(
     how many of its words indicate a class, and how much of it best_rank would select too.
     """
     from endtask.io.run_layout import SELECTION
-    from endtask.pipeline.run import dry_run_selection, run
+    from endtask.pipeline.dry_run import dry_run_selection
+    from endtask.pipeline.run import run
 
     set_quiet(quiet)
     if dry_run and start is not None:

@@ -28,7 +28,6 @@ from endtask.pipeline.inputs import (
     aligned_fingerprint,
     find_bundled_inputs,
     input_path,
-    needs_corpus,
     reads_corpus,
     selection_digest,
     tokenizer_fingerprint,
@@ -46,7 +45,6 @@ from endtask.task.task import read_all
 PREVIOUS = "previous"
 _UNFINISHED = ".unfinished"
 """The stages of a redo that never finished, until the next redo, which needs them only to restore the folder."""
-_DRY_RUN = ".dry_run"
 
 
 class CheckedStages(Mapping[str, Path]):
@@ -450,44 +448,3 @@ def first_blocked(
         if reason is not None:
             return name, f"cannot be done here: {reason}"
     return None
-
-
-def dry_run_selection(settings: Settings) -> dict[str, Any]:
-    """Return the counts of a selection under these settings, and delete the selection."""
-    run = Run(settings)
-    run.check()
-    stages = run.stage_folders()
-    _check_can_select(run, stages)
-    with disk_errors_named(run.folder, hint="the run is unchanged"), run_lock(run.folder):
-        return _select_in_scratch(run, stages)
-
-
-def _check_can_select(run: Run, stages: Mapping[str, StageFolder]) -> None:
-    """Raise `InputError` if the retrieve stage is not finished, or if its files stayed on another machine.
-
-    A selector that reads no retrieved passages accepts a retrieve stage that was made for another selector.
-    """
-    finished, selector = stages["retrieve"].is_finished(), run.settings.select.name
-    if not finished and needs_corpus(run.settings.select):
-        hint = f"retrieve first: endtask retrieve {run.folder}, with --from retrieve where other settings changed too"
-        raise InputError("nothing was retrieved with these settings", path=run.folder, hint=hint)
-    if read_manifest(stages["retrieve"].final) is None:
-        message = f"{selector} reads no retrieved passages, and there are none to compare with"
-        hint = f"leave out --dry-run: endtask select {run.folder}"
-        raise InputError(message, path=run.folder, key="select.name", hint=hint)
-    pending = ["select"] if finished else ["retrieve", "select"]
-    blocked = first_blocked(pending, stages, run.bundled, run.settings)
-    if blocked is not None:
-        hint = "do it there; nothing was touched"
-        raise InputError(f"the stage {blocked[0]} {blocked[1]}", path=run.folder, hint=hint)
-
-
-def _select_in_scratch(run: Run, stages: Mapping[str, StageFolder]) -> dict[str, Any]:
-    # The scratch folder is in the run's folder: a selection may be too large for the system's temporary files.
-    folder = run.folder / _DRY_RUN
-    shutil.rmtree(folder, ignore_errors=True)  # left by a killed dry run
-    try:
-        scratch = StageFolder(folder, "select", stages["select"].fingerprint, {}, {})
-        return ALL_STAGES["select"].run(run.data, scratch, {name: stage.final for name, stage in stages.items()})
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
