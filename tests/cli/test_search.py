@@ -122,6 +122,7 @@ def test_the_folder_of_a_run_as_settings(settings: Path, tmp_path: Path, command
     assert len(SearchResult.from_record(read_record(tmp_path / "run-search", "search")).finished) == 3
     assert sorted(entry.name for entry in (tmp_path / "run").iterdir() if not entry.name.startswith(".")) == [
         "read",
+        "report.html",
         "run.log",
         "settings.yaml",
     ]

@@ -160,9 +160,9 @@ def test_a_killed_stage_goes_on_with_the_pairs_that_are_left(
 def test_a_finetuning_under_a_time_budget_resumes_with_its_decisions(
     tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"root": {"budget": "2s"}, "epochs": 30, "checkpoint_steps": 3, "seeds": [0]}
+    options = {"root": {"budget": "3s"}, "epochs": 30, "checkpoint_steps": 3, "seeds": [0]}
     killed, again = (StageFolder(tmp_path / name, "finetune", "", {}, {}) for name in ("killed", "again"))
-    undo = _die_at(monkeypatch, StageFolder, "save_time", call=6)
+    undo = _die_at(monkeypatch, StageFolder, "save_time", call=4)
     with pytest.raises(Killed):
         tune(killed, **options)
     undo()
