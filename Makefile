@@ -13,7 +13,8 @@ BIN := .venv/bin
 PLAIN_STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
 AUDIT_STAMP := .venv/.installed-audit
-INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e
+# Python compiles what is imported; compiling everything at installation takes a minute more.
+INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(PIP_FLAGS) -c constraints.txt -e
 
 UNIT_TESTS := tests/config tests/corpus tests/evaluation tests/io tests/task tests/tokenization tests/weighting tests/test_words.py \
 	tests/test_imports_one_way.py
@@ -29,9 +30,10 @@ demo: $(if $(wildcard $(DEV_STAMP)),$(DEV_STAMP),$(PLAIN_STAMP))
 quick: check
 	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules -m 'not slow' $(UNIT_TESTS) src
 
-test: check
+# The checks and the browser tests take one core each, so they run side by side before the others.
+test: $(DEV_STAMP)
+	$(MAKE) --no-print-directory -j2 check test-browser
 	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules --durations=10 tests src
-	$(MAKE) --no-print-directory test-browser
 
 # Also the tests that `make test` leaves out for their time.
 test-all: check

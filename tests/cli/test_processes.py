@@ -29,7 +29,7 @@ def hears_the_keyboard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_plain_when_not_a_terminal(toy: Path, tmp_path: Path) -> None:
     settings = write_settings(tmp_path / "settings.json", toy, tmp_path / "run")
     ended = subprocess.run([*ENDTASK, "run", settings], capture_output=True, check=False)

@@ -205,7 +205,7 @@ def process(file: Path, end: str) -> None:
         os._exit(9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_process_runs_jobs_one_after_the_other_until_one_does_not_finish(tmp_path: Path) -> None:
     names = ["one", "two", "fail", "crash"]
     jobs = [Job(name, process, (tmp_path / name, name), tmp_path / f"{name}.log") for name in names]

@@ -36,6 +36,7 @@ def test_by_default_it_is_accuracy_in_every_test_and_interval() -> None:
     assert intervals[0] == pytest.approx(intervals[1])
 
 
+@pytest.mark.long
 def test_it_decides_a_run_with_its_option(tmp_path: Path) -> None:
     evaluate = {"metric": "cheapness", "missed": 0.5}
     tree = toy_settings(write_toy(tmp_path), tmp_path / "run", evaluate=evaluate)
