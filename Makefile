@@ -36,9 +36,9 @@ test: $(DEV_STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules --durations=10 tests src
 
 # Also the tests that `make test` leaves out for their time.
-test-all: check
+test-all: $(DEV_STAMP)
+	$(MAKE) --no-print-directory -j2 check test-browser
 	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules --durations=10 -m 'not browser' tests src
-	$(MAKE) --no-print-directory test-browser
 
 # The pages of `endtask serve` in chromium, with screenshots in build/screenshots. Installs playwright, and chromium where
 # this user may (as root on Debian); what cannot be installed makes the tests skip and say so.

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.scale [--scratch FOLDER] [--gigabyte BYTES] [--results FOLDER]
 
-About twenty minutes on two idle cores: Ray and plain processes are compared three times, in turns. Finished measurements
+About half an hour on two idle cores: Ray and plain processes are compared three times, in turns. Finished measurements
 are stored in the scratch folder, so that a killed benchmark resumes; at the end the folder is deleted.
 """
 

@@ -83,6 +83,14 @@ def test_many_cut_texts_are_told(
     assert all(line.startswith("warning: 2 of 10 texts of train fill the 12 tokens") for line in lines)
 
 
+def test_windows_are_not_named_for_pairs_which_cannot_have_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pack(make_task(pairs=True), make_selection(tmp_path / "selection.parquet", []), make_settings(), tmp_path)
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if "are cut off" in line)
+    assert "window_stride" not in line
+
+
 @pytest.mark.parametrize("window_stride", [None, 4])
 def test_texts_that_lose_a_marker_to_the_cut_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], window_stride: int | None

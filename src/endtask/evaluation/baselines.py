@@ -52,7 +52,7 @@ def tfidf_models(
 def logistic_regression(strength: float, classes: int) -> tuple[Any, str]:
     """Return a logistic regression and its description; of three or more classes one for each class.
 
-    LIBLINEAR fits them about eight times as fast as L-BFGS fits the multinomial one, with scores as good.
+    LIBLINEAR fits them about six times as fast as L-BFGS fits the multinomial one, with scores as good.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier

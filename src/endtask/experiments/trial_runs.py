@@ -179,8 +179,8 @@ class TrialRuns:
     def prepare(self, until: str, *, on_devices: bool = False) -> None:
         """Run the stages before training for all trials, so that errors appear early.
 
-        Fine-tuning with other seeds moves to `previous` and is repeated. With devices, selections by models are left to
-        them, but for those that several trials share.
+        Fine-tuning with other seeds moves to `previous` and is repeated. With devices, a selection by a model is left
+        to its trial's worker, unless several trials share it.
         """
         last = min(until, LAST_PREPARED, key=STAGES.index)
         left = self._own_selections_by_models() if on_devices else frozenset()
@@ -202,10 +202,10 @@ class TrialRuns:
         """
         if any(variant.tokenizer_from is not None for variant in self.plan.variants):
             return frozenset()
-        selections = {trial.key: self.stages(trial)["select"].fingerprint for trial in self.trials}
+        by_models = [trial for trial in self.trials if uses_device(["select"], trial.settings)]
+        selections = {trial.key: self.stages(trial)["select"].fingerprint for trial in by_models}
         times = Counter(selections.values())
-        by_models = (trial for trial in self.trials if uses_device(["select"], trial.settings))
-        return frozenset(trial.key for trial in by_models if times[selections[trial.key]] == 1)
+        return frozenset(key for key, selection in selections.items() if times[selection] == 1)
 
     def train(self, trial: Trial, until: str) -> None:
         """Run or resume a trial in this process."""

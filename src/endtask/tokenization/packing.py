@@ -122,7 +122,7 @@ def _pack_task(
         if settings.tokenizer.markers and not task.task_type.per_token:
             _warn_about_lost_markers(examples, tokenizer, settings, folder / split, split + whose)
     if "cut_texts" in counts["train"]:
-        _warn_about_cut_texts(counts["train"], whose, settings.finetune.max_length)
+        _warn_about_cut_texts(counts["train"], whose, settings.finetune.max_length, windows=not _has_pairs(task))
     return counts
 
 
@@ -211,8 +211,12 @@ def check_no_windows_of_pairs(task: Task, settings: Settings) -> None:
     _check_windows(task, settings)
 
 
+def _has_pairs(task: Task) -> bool:
+    return any(example.text_pair is not None for example in task.train)
+
+
 def _check_windows(task: Task, settings: Settings, whose: str = "") -> None:
-    is_pair = any(example.text_pair is not None for example in task.train)
+    is_pair = _has_pairs(task)
     if settings.finetune.window_stride is not None and (is_pair or task.task_type.per_token):
         raise InputError(
             f"{whose}{'text pairs' if is_pair else 'tagged texts'} cannot be read by windows",
@@ -250,12 +254,13 @@ def _lost_words(folder: Path, split: str, max_length: int) -> int:
     return words.lost
 
 
-def _warn_about_cut_texts(train: dict[str, int], whose: str, max_length: int) -> None:
+def _warn_about_cut_texts(train: dict[str, int], whose: str, max_length: int, *, windows: bool) -> None:
     """Warn if many train texts fill the length of fine-tuning, so that their rest is not read."""
     if train["cut_texts"] > _MANY_CUT * train["texts"]:
         count = f"{train['cut_texts']:,} of {train['texts']:,} texts of train{whose}"
         limit = f"the {max_length} tokens of finetune.max_length"
-        warn(f"{count} fill {limit} and are cut off there: raise it, or set finetune.window_stride; both take time")
+        remedy = "raise it, or set finetune.window_stride; both take" if windows else "raise it, which takes"
+        warn(f"{count} fill {limit} and are cut off there: {remedy} time")
 
 
 def _warn_about_lost_markers(
