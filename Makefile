@@ -13,7 +13,9 @@ BIN := .venv/bin
 PLAIN_STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
 AUDIT_STAMP := .venv/.installed-audit
-# Python compiles what is imported; compiling everything at installation takes a minute more.
+# Python compiles what is imported, at its first import, and keeps that: compiling everything at installation takes a minute
+# more, and compiling in each of the many processes of the tests doubles their time.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(PIP_FLAGS) -c constraints.txt -e
 
 UNIT_TESTS := tests/config tests/corpus tests/evaluation tests/io tests/task tests/tokenization tests/weighting tests/test_words.py \

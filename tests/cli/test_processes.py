@@ -117,6 +117,7 @@ def test_a_reader_that_leaves_early_is_no_error(finished_run: Path) -> None:
         assert process.stderr.read() == b""
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.usefixtures("hears_the_keyboard")
 def test_interrupted_with_the_keyboard(toy: Path, tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_interrupted_while_several_processes_read(toy: Path, tmp_path: Path) -> 
 
 def test_the_command_line_starts_without_the_heavy_libraries() -> None:
     program = (
-        "import sys, endtask, endtask.cli.main\n"
+        "import sys, endtask, endtask.cli.main, endtask.pipeline.run, endtask.reporting.page\n"
         "heavy = ('torch', 'transformers', 'pyarrow', 'numba', 'sklearn', 'datasets')\n"
         "print([name for name in heavy if name in sys.modules])"
     )

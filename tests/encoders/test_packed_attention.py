@@ -108,6 +108,7 @@ def test_no_mask_is_made_of_what_has_no_padding(
     assert seen == [(len(texts), False)] * 2 + [(1, True)] * 2
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @BOTH
 def test_the_body_is_compiled_without_a_break(architecture: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from endtask.encoders.batch import lay_out
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.huggingface import to_classifier
 from endtask.encoders.network import TLM_TASK, Network
-from endtask.evaluation.outputs import class_probabilities
+from endtask.evaluation.probabilities import class_probabilities
 from endtask.tokenization.packed_texts import PackedTexts, pack_examples, pack_windows
 from tests.tiny import (
     ARCHITECTURES,

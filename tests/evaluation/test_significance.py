@@ -241,7 +241,11 @@ def test_permutation_over_runs_is_scipys(first: int, second: int) -> None:
     random = np.random.default_rng(first)
     left, right = random.normal(0.02, 0.03, first), random.normal(0.0, 0.03, second)
     reference = permutation_test(
-        (left, right), lambda a, b: a.mean() - b.mean(), permutation_type="independent", n_resamples=np.inf
+        (left, right),
+        lambda a, b, axis: a.mean(axis) - b.mean(axis),
+        permutation_type="independent",
+        n_resamples=np.inf,
+        vectorized=True,
     )
     exact = first + second < 20
     assert run_permutation(left, right) == pytest.approx(reference.pvalue, abs=1e-12 if exact else 0.02)

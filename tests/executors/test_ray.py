@@ -157,7 +157,9 @@ class Stopping(Wrapped):
         self._executor.run(module, jobs, count, **needs)
 
 
-@pytest.mark.parametrize("name", ["statistics", "ranking", "fetching"])
+@pytest.mark.parametrize(
+    "name", ["ranking", *(pytest.param(name, marks=pytest.mark.long) for name in ("statistics", "fetching"))]
+)
 def test_a_driver_that_ends_resumes_after_the_finished_shards(
     name: str, data: tuple[Task, str], expected: dict[str, bytes], ray_executor: Executor, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_stopped_there_what_is_finished_can_be_taken_home(
     assert json.loads((tmp_path / "there.json").read_text())["complete"]
 
 
+@pytest.mark.long
 def test_selected_text_travels_too(tmp_path: Path, stubs: Stubs, command: Callable[..., Answer]) -> None:
     data = write_toy(tmp_path / "data")
     compare(toy(data, tmp_path / "here"), TREE, until="select")

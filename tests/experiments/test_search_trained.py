@@ -14,6 +14,7 @@ from endtask.reporting.page import summary
 from tests.toy_run import results, toy_settings
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_trial_is_the_run_it_would_be_alone(toy: Path, tmp_path: Path) -> None:
     settings = resolve(toy_settings(toy, tmp_path / "search", budget="8steps"))

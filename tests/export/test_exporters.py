@@ -217,6 +217,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_everything_loads_where_endtask_cannot_be_imported(finished_run: Path, exported: Path, tmp_path: Path) -> None:
     program = [sys.executable, "-c", ELSEWHERE, exported, finished_run / "model", json.dumps(TEXTS), tmp_path]

@@ -64,6 +64,7 @@ def test_its_options_are_refused_for_other_encoders(tmp_path: Path, command: Cal
     assert "model.kernel" in done.err
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_it_can_be_opened(run: Path) -> None:
     from endtask.encoders.checkpoint import open_checkpoint
     from endtask.registry import load_plugin

@@ -4,7 +4,7 @@ Every write of a run ends in a rename, so the renames of an unbroken run number 
 a separate thread renames checkpoints, while steps continue. The unbroken run comes first, in this process; each kill and
 each new start is a fork of it, which spares a dozen imports of PyTorch. A kill inside a stage starts from a copy of the
 finished stages before it and ends with that stage; the kills drawn by chance run from start to end. Run as:
-kill_driver.py SETTINGS FOLDER
+kill_driver.py SETTINGS FOLDER [NAME...], with the names of kills ("in pretrain"), or without for all.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from endtask.cli.main import main
 from endtask.io.run_layout import STAGES
+from endtask.progress.log import PROGRESS_FILE
 from endtask.training.optimizer import Optimizer
 
 RENAMES_AT_RANDOM = 2
@@ -39,14 +40,14 @@ def run(settings: str, output: Path, until: str = STAGES[-1]) -> int:
 
 
 def watch_renames(output: Path, seen: Callable[[str, bool], None]) -> None:
-    """Call `seen(target, done)` before and after every rename below a run's folder.
+    """Call `seen(target, done)` before and after every rename below a run's folder that every run has.
 
-    Others, such as those of a compiler that fills its cache, happen once only.
+    Others, such as those of a compiler that fills its cache, happen once only; progress is written by the clock.
     """
     rename = os.replace
 
     def replace(source: str | Path, target: str | Path) -> None:
-        is_ours = Path(target).is_relative_to(output)
+        is_ours = Path(target).is_relative_to(output) and Path(target).name != PROGRESS_FILE
         if is_ours:
             seen(str(target), False)
         rename(source, target)
@@ -114,7 +115,7 @@ def moments(renames: list[str], steps: int) -> dict[str, Moment]:
     chance = random.Random(0)
     for kind, total, drawn in (("rename", len(renames), RENAMES_AT_RANDOM), ("step", steps, STEPS_AT_RANDOM)):
         for number in sorted(chance.sample(range(total), drawn)):
-            found[f"at {kind} {number} of {total}"] = Moment(kind, number, chance.random() < 0.5)
+            found[f"at {kind} {number}"] = Moment(kind, number, chance.random() < 0.5)
     return found
 
 
@@ -139,9 +140,11 @@ def copy_stages_before(stage: str, unbroken: Path, output: Path) -> None:
             shutil.copyfile(source, output / name)
 
 
-def drive(settings: str, folder: Path) -> None:
+def drive(settings: str, folder: Path, names: list[str]) -> None:
     unbroken = folder / "unbroken"
     for place, (name, moment) in enumerate(moments(*unbroken_run(settings, unbroken)).items()):
+        if names and name not in names:
+            continue
         output = folder / f"killed-{place}"
         if moment.stage is not None:
             copy_stages_before(moment.stage, unbroken, output)
@@ -153,4 +156,4 @@ def drive(settings: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    drive(sys.argv[1], Path(sys.argv[2]))
+    drive(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])

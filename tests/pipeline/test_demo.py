@@ -67,6 +67,7 @@ def test_both_arms_and_the_baseline(tmp_path: Path, command: Callable[..., Answe
         assert command(*words).code == 0
 
 
+@pytest.mark.long
 def test_other_libraries_since_the_last_time_are_no_error(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +18,44 @@ from tests.toy_run import hashes, results, write_settings
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 BUDGET = "60steps"
+Driven = tuple[Path, dict[str, dict[str, Any]]]
 
 
-@pytest.fixture(scope="module")
-def driven(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, Any]]]:
+def driven(toy: Path, folder: Path, *names: str) -> Driven:
     """The folder of an unbroken run and of killed ones, which one process made, and what it says about each kill."""
-    folder = tmp_path_factory.mktemp("killed")
     train = {"max_length": 16, "batch_size": "64tok", "checkpoint_steps": 2, "weighting": {"rho1": 2}}
     settings = write_settings(folder / "settings.json", toy, folder / "unused", pretrain=train, budget=BUDGET)
-    ended = subprocess.run([sys.executable, DRIVER, settings, folder], capture_output=True, text=True, check=False)
+    words = [sys.executable, DRIVER, settings, folder, *names]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return folder, {answer["name"]: answer for answer in map(json.loads, ended.stdout.splitlines())}
 
 
+@pytest.fixture(scope="module")
+def all_driven(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> Driven:
+    return driven(toy, tmp_path_factory.mktemp("killed"))
+
+
+@pytest.mark.long
 @pytest.mark.slow
-def test_killed_in_each_stage_and_anywhere(driven: tuple[Path, dict[str, dict[str, Any]]]) -> None:
-    folder, answers = driven
-    expected = results(folder / "unbroken")
-    assert {"model/model.safetensors", "pack/tokenizer/tokenizer.json", "evaluate/predictions.jsonl"} <= set(expected)
+def test_killed_in_each_stage_and_anywhere(all_driven: Driven) -> None:
+    folder, answers = all_driven
     assert [answer["stage"] for answer in answers.values() if answer["stage"]] == list(STAGES)
     assert sum("at step" in name for name in answers) == 3
+    check_answers(folder, answers)
+
+
+@pytest.mark.slow
+def test_killed_in_some_stages(toy: Path, tmp_path: Path) -> None:
+    names = ("in retrieve", "in pretrain", "in finetune")
+    folder, answers = driven(toy, tmp_path, *names)
+    assert tuple(answers) == names
+    check_answers(folder, answers)
+
+
+def check_answers(folder: Path, answers: Mapping[str, dict[str, Any]]) -> None:
+    expected = results(folder / "unbroken")
+    assert {"model/model.safetensors", "pack/tokenizer/tokenizer.json", "evaluate/predictions.jsonl"} <= set(expected)
     for name, answer in answers.items():
         stage, killed = answer["stage"], Path(answer["folder"])
         assert (answer["killed"], answer["again"]) == (-signal.SIGKILL, 0), name
@@ -88,16 +107,14 @@ def test_killed_all_over_retrieval(toy: Path, tmp_path: Path, repository: Path) 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_the_command_killed_from_outside(
-    toy: Path, tmp_path: Path, driven: tuple[Path, dict[str, dict[str, Any]]]
-) -> None:
+def test_the_command_killed_from_outside(toy: Path, tmp_path: Path, all_driven: Driven) -> None:
     """No trick: the real command, killed by another process once pre-training has a checkpoint."""
     again = [
         sys.executable,
         "-m",
         "endtask",
         "run",
-        str(driven[0] / "settings.json"),
+        str(all_driven[0] / "settings.json"),
         "--output",
         str(tmp_path / "run"),
     ]
@@ -111,4 +128,4 @@ def test_the_command_killed_from_outside(
     ended = subprocess.run(again, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "pretrain: resumes where it stopped" in ended.stderr
-    assert results(tmp_path / "run") == results(driven[0] / "unbroken")
+    assert results(tmp_path / "run") == results(all_driven[0] / "unbroken")

@@ -52,6 +52,7 @@ def test_log_lines_of_the_exporter_stay_away_and_others_come_back(caplog: pytest
     assert caplog.messages == ["afterwards"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_onnx_runtime_is_measured_too(finished_run: Path) -> None:
     for name in ("onnx", "onnxscript", "onnxruntime"):

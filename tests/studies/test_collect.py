@@ -25,6 +25,7 @@ from tests.toy_run import toy_settings
 Command = Callable[..., Answer]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_study_from_its_file_to_its_rows(
     toy: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch

@@ -97,6 +97,7 @@ def test_tokens_travel_in_parts(study: ModuleType, work: Path, tmp_path: Path, m
         study.join(parts[1:], there)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_stopped_training_resumes_exactly_and_the_saved_model_knows_its_text(
     study: ModuleType, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -74,6 +74,7 @@ def test_ekfac_solves_the_fisher_matrix_of_a_single_input() -> None:
     assert basis.solve(torch.eye(2))[1, 1] > basis.solve(torch.eye(2))[0, 0], "directions without curvature go further"
 
 
+@pytest.mark.long
 def test_results_and_page_of_a_probe(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     decreases = draw.normal(size=40)

@@ -124,6 +124,7 @@ def test_opening_is_one_line_of_whole_words_within_the_limit(text: str) -> None:
         assert set(shown.split()) <= set(text.split())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_installed_libraries_give_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     libraries = ("networkx", "numpy")

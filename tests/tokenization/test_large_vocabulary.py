@@ -48,7 +48,7 @@ def packed_numbers(texts: list[list[int]], folder: Path) -> PackedTexts:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
+@pytest.mark.parametrize("kind", ["wordpiece", pytest.param("unigram", marks=pytest.mark.long)])
 def test_learned_saved_loaded_and_packed_tokens_keep_their_numbers(tmp_path: Path, kind: str) -> None:
     tokenizer = learned(kind)
     assert TWO_BYTES < len(WORDS) < len(tokenizer) < VOCABULARY, "all words, and no more than there are"

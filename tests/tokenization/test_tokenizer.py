@@ -47,6 +47,7 @@ def tokenizer_of(kind: str, *, lowercase: bool = True) -> PreTrainedTokenizerFas
     return train_tokenizer([*make_texts(100), "Some [[ LOUD ]] Words, été 42!"], chosen, MAX_LENGTH)
 
 
+@pytest.mark.long
 def test_every_process_learns_the_same_tokenizers(tmp_path: Path) -> None:
     surroundings = [
         {"PYTHONHASHSEED": "1", "RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"},

@@ -16,7 +16,7 @@ from torch._dynamo.testing import CompileCounter
 
 from endtask.config import Settings
 from endtask.encoders.weights import load_tensors, load_weights, save_weights
-from endtask.evaluation.outputs import class_probabilities
+from endtask.evaluation.probabilities import class_probabilities
 from endtask.evaluation.task_metrics import Measure
 from endtask.io.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.io.stage_files import MANIFEST

@@ -14,7 +14,7 @@ import torch
 from endtask.config import Settings
 from endtask.encoders.network import TASK, auxiliary_head
 from endtask.encoders.weights import load_weights, save_weights
-from endtask.evaluation.outputs import class_probabilities
+from endtask.evaluation.probabilities import class_probabilities
 from endtask.io.run_layout import BEST_WEIGHTS
 from endtask.io.stage_files import MANIFEST
 from endtask.io.stage_folder import StageFolder
@@ -166,7 +166,7 @@ def test_an_epoch_reads_every_text_of_every_task_once(all_tasks: Task, told: Set
         assert read == {(name, row): 1 for name, size in sizes.items() for row in range(size)}
 
 
-@pytest.mark.parametrize(("tokens", "is_least"), [(400, False), (1, True)])
+@pytest.mark.parametrize(("tokens", "is_least"), [pytest.param(400, False, marks=pytest.mark.long), (1, True)])
 def test_a_budget_holds_however_large_the_other_tasks(
     all_tasks: Task, told: Settings, packed_all: Path, tmp_path: Path, tokens: int, is_least: bool
 ) -> None:

@@ -129,8 +129,8 @@ def results(stage: StageFolder, counts: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     "knobs",
     [
-        {},
-        {"eval_steps": 5, "gradient_accumulation_steps": 2},
+        pytest.param({}, marks=pytest.mark.long),
+        pytest.param({"eval_steps": 5, "gradient_accumulation_steps": 2}, marks=pytest.mark.long),
         {"weighting": {"name": "meta", "folds": 3, "every": 2}, "batch_size": "128tok"},
     ],
     ids=["plain", "with dev scores", "with learned weights"],

@@ -12,7 +12,7 @@ import pytest
 from endtask.config import Budget, Settings
 from endtask.encoders.weights import load_tensors, load_weights
 from endtask.errors import InputError
-from endtask.evaluation.outputs import class_probabilities
+from endtask.evaluation.probabilities import class_probabilities
 from endtask.evaluation.task_metrics import Measure
 from endtask.io.run_layout import BEST_WEIGHTS, SEED_RESULT
 from endtask.io.selection_table import write_selection

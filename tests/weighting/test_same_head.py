@@ -34,6 +34,7 @@ def end_weight(seed: int, **changes: Any) -> float:
     return weights[-1].item()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_only_the_same_head_drives_the_task_to_all_of_the_weight() -> None:
     seed = 0

@@ -18,8 +18,9 @@ from endtask.encoders.network import TASK, Network, auxiliary_head
 from endtask.encoders.weights import load_weights
 from endtask.evaluation.baselines import scored_split
 from endtask.evaluation.evidence import Evaluated, split_predictions, write_evidence
-from endtask.evaluation.outputs import Answered, answers_of, best_threshold, class_probabilities, perplexity
+from endtask.evaluation.outputs import Answered, answers_of, best_threshold, perplexity
 from endtask.evaluation.prediction_table import write_prediction_table
+from endtask.evaluation.probabilities import class_probabilities
 from endtask.evaluation.run_baselines import compare_with_baselines
 from endtask.evaluation.task_metrics import Measure, measure_of
 from endtask.io.atomic import write_json, write_text

@@ -9,17 +9,19 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from endtask.evaluation.outputs import Outputs, answers_of
-from endtask.evaluation.vectors import TrainVectors, Vectors
 from endtask.io.atomic import atomic_file
 from endtask.records import Example
 from endtask.task import Task, leaked_ids
 from endtask.task.targets import NO_WORD, Answers, targets
+
+if TYPE_CHECKING:
+    from endtask.evaluation.vectors import TrainVectors, Vectors
 
 FORMAT = 1
 NEIGHBORS = 3

@@ -13,7 +13,8 @@ from endtask.config import Settings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import TASK, Network
 from endtask.encoders.weights import save_tensors, whole
-from endtask.evaluation.outputs import Outputs, answers_of, best_threshold, class_probabilities, perplexity
+from endtask.evaluation.outputs import Outputs, answers_of, best_threshold, perplexity
+from endtask.evaluation.probabilities import class_probabilities
 from endtask.evaluation.task_metrics import measure_of
 from endtask.io.atomic import write_text
 from endtask.io.run_layout import DEV_PREDICTIONS

@@ -87,6 +87,7 @@ def study(toy: Path, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_study_pretrains_and_trains_on_few_labels(
     study: Path, tmp_path: Path, command: Callable[..., Answer]

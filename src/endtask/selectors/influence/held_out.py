@@ -12,7 +12,8 @@ from endtask.config import EvaluateSettings
 from endtask.encoders.device_context import DeviceContext
 from endtask.encoders.network import Network
 from endtask.errors import InputError
-from endtask.evaluation.outputs import answers_of, class_probabilities
+from endtask.evaluation.outputs import answers_of
+from endtask.evaluation.probabilities import class_probabilities
 from endtask.evaluation.task_metrics import Measure, measure_of, score_runs
 from endtask.progress import say, warn
 from endtask.seeds import generator
