@@ -27,7 +27,10 @@ def full(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("stage", ["read", "retrieve", "select", "pack", "pretrain", "finetune", "evaluate", "model"])
+LONG = [pytest.param(stage, marks=pytest.mark.long) for stage in ("read", "select", "pack", "evaluate", "model")]
+
+
+@pytest.mark.parametrize("stage", ["retrieve", "pretrain", "finetune", *LONG])
 def test_full_in_a_stage(
     toy: Path,
     tmp_path: Path,

@@ -376,6 +376,7 @@ def test_nothing_is_compiled_twice(tune: Tune, monkeypatch: pytest.MonkeyPatch) 
     assert set(graphs) == {graphs[0]}
 
 
+@pytest.mark.long
 def test_seeds_share_what_is_compiled_whatever_their_batches_hold(
     run_settings: Settings, tmp_path: Path, make_stage: MakeStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,6 +205,7 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_all_learn_together_and_a_killed_stage_goes_on(
     all_tasks: Task, told: Settings, packed_all: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
