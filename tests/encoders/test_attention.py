@@ -85,6 +85,23 @@ def test_a_padded_table_gives_what_a_loop_gives(lengths: list[int], spare: int |
     check_padded(laid_out(tmp_path / "texts", lengths, spare=spare), lengths)
 
 
+def test_vectorized_gradients_of_a_padded_table(tmp_path: Path) -> None:
+    """`torch.func`, with which peers take the gradient of each text alone, can look through the table."""
+    batch = laid_out(tmp_path, [3, 1, 5])
+    metadata = attention_metadata("padded", batch)
+    query, key, value = parts(len(batch.input_ids), dtype=torch.float64)
+
+    def loss(scale: torch.Tensor) -> torch.Tensor:
+        return attend(query * scale, key, value * scale, metadata).square().sum()
+
+    scales = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    at_once = torch.func.vmap(torch.func.grad(loss))(scales)
+    assert at_once.allclose(torch.stack([torch.func.grad(loss)(scale) for scale in scales]))
+    step = 1e-6
+    slopes = torch.stack([(loss(scale + step) - loss(scale - step)) / (2 * step) for scale in scales])
+    assert at_once.allclose(slopes, rtol=1e-6)
+
+
 def test_texts_of_one_length_need_no_indices(tmp_path: Path) -> None:
     batch = laid_out(tmp_path, [5] * 4)
     assert attention_metadata("padded", batch).grid is None
