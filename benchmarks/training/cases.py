@@ -51,6 +51,7 @@ SIZES = {
     "42m": Size(512, 8, 8, 1408, steps_factor=2),
     "23m": Size(384, 6, 6, 1024, steps_factor=4),
     "128x2": Size(128, 2, 2, 384),
+    "mini": Size(256, 4, 4, 768),
 }
 
 
@@ -90,12 +91,21 @@ def gpu_plan(rows: int) -> list[Case]:
 
 
 def cpu_plan(rows: int) -> list[Case]:
-    """Return the cases of a CPU: the smallest size on both vocabularies and texts, the Trainer with and without workers."""
-    kinds: list[tuple[int, Text]] = [(VOCABULARY, "full"), (SMALL_VOCABULARY, "full"), (VOCABULARY, "task")]
+    """Return the cases of a CPU: two small sizes on both texts, the Trainer with and without workers.
+
+    `mini` has the shape of endtask-mini; the smallest size is measured on the small vocabulary too.
+    """
+    kinds: list[tuple[str, int, Text]] = [
+        ("mini", VOCABULARY, "full"),
+        ("mini", VOCABULARY, "task"),
+        ("128x2", VOCABULARY, "full"),
+        ("128x2", SMALL_VOCABULARY, "full"),
+        ("128x2", VOCABULARY, "task"),
+    ]
     engines = [(ENDTASK, 0), *((TRAINER, workers) for workers in CPU_WORKERS)]
     return [
-        Case(engine, "128x2", text, rows, "cpu", workers, vocabulary)
-        for vocabulary, text in kinds
+        Case(engine, size, text, rows, "cpu", workers, vocabulary)
+        for size, vocabulary, text in kinds
         for engine, workers in engines
     ]
 

@@ -70,13 +70,15 @@ def _gpu(rows: list[Row]) -> dict[str, float | None]:
 
 
 def _cpu(rows: list[Row]) -> dict[str, float | None]:
-    def speedup(text: str, vocabulary: int) -> float | None:
-        values = {"device": "cpu", "text": text, "vocabulary": vocabulary}
+    def speedup(text: str, vocabulary: int = VOCABULARY, size: str = "128x2") -> float | None:
+        values = {"device": "cpu", "text": text, "vocabulary": vocabulary, "size": size}
         return ratio(speed(rows, engine=ENDTASK, **values), speed(rows, engine=TRAINER, **values))
 
     return {
-        "cpu_speedup_vs_trainer": speedup("full", VOCABULARY),
-        "cpu_speedup_vs_trainer_task_text": speedup("task", VOCABULARY),
+        "cpu_speedup_vs_trainer": speedup("full"),
+        "cpu_speedup_vs_trainer_task_text": speedup("task"),
+        "cpu_speedup_vs_trainer_mini": speedup("full", size="mini"),
+        "cpu_speedup_vs_trainer_mini_task_text": speedup("task", size="mini"),
         "cpu_speedup_vs_trainer_vocabulary_8000": speedup("full", SMALL_VOCABULARY),
         "cpu_trainer_workers": best_workers(rows, device="cpu", engine=TRAINER, text="full", vocabulary=VOCABULARY),
     }
@@ -111,6 +113,8 @@ _SENTENCES = {
     "speedup_vs_compiled_trainer_full": "Against the compiled Trainer on full sequences: {:.1f} times.",
     "speedup_vs_reference_full": "Against the authors' code on full sequences: {:.1f} times.",
     "cpu_speedup_vs_trainer": "Against the Trainer on two CPU cores (128 x 2, full sequences): {:.1f} times.",
+    "cpu_speedup_vs_trainer_mini": "With the shape of endtask-mini (256 x 4) on two CPU cores: {:.1f} times.",
+    "cpu_speedup_vs_trainer_mini_task_text": "The same on task text: {:.1f} times.",
 }
 
 

@@ -177,6 +177,7 @@ def test_headline_figures() -> None:
     assert summary["speedup_vs_compiled_trainer_full"] == 2.0
     assert summary["speedup_vs_reference_full"] == 5.0
     assert (summary["cpu_speedup_vs_trainer"], summary["cpu_trainer_workers"]) == (4.0, 0)  # against its faster way
+    assert summary["cpu_speedup_vs_trainer_mini"] == summary["cpu_speedup_vs_trainer_mini_task_text"] == 4.0
 
 
 def test_a_repeated_measurement_counts_with_its_median() -> None:

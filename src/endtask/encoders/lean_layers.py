@@ -15,6 +15,23 @@ from torch.nn import functional
 from endtask.encoders.attention import AttentionMetadata, attend
 
 
+class Dropout(nn.Dropout):
+    """Dropout whose masks take a sixth of the time of torch's on a CPU: four 16-bit numbers from each random draw.
+
+    The probability is a multiple of 2**-16 there. The draws come from torch's generator, as they do otherwise.
+    """
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(...) -> the same"""
+        if hidden.device.type != "cpu" or not self.training or not 0.0 < self.p < 1.0 or torch.compiler.is_compiling():
+            return super().forward(hidden)
+        count = hidden.numel()
+        draws = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)  # all 64 bits
+        dropped = round(self.p * 2**16)
+        kept = draws.view(torch.int16)[:count].view(hidden.shape) >= dropped - 2**15
+        return hidden * kept.to(hidden.dtype).mul_(2**16 / (2**16 - dropped))
+
+
 class Embeddings(nn.Module):
     """Word embeddings and a norm; positions are rotary."""
 
@@ -22,7 +39,7 @@ class Embeddings(nn.Module):
         super().__init__()
         self.tok_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
         self.norm = _norm(config)
-        self.drop = nn.Dropout(config.embedding_dropout)
+        self.drop = Dropout(config.embedding_dropout)
 
     def forward(self, input_ids: Tensor, dtype: torch.dtype) -> Tensor:
         """(N,) -> (N, hidden) in `dtype`"""
@@ -62,7 +79,7 @@ class FeedForward(nn.Module):
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.Wi = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
-        self.drop = nn.Dropout(config.mlp_dropout)
+        self.drop = Dropout(config.mlp_dropout)
         self.Wo = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
 
     def forward(self, hidden: Tensor) -> Tensor:
