@@ -31,6 +31,7 @@ from studies.pages.attention import attention_table  # noqa: E402
 from studies.pages.claims import claims_table  # noqa: E402
 from studies.pages.endtask_mini import endtask_mini_facts, tasks_finetune_summary, tasks_finetune_table  # noqa: E402
 from studies.pages.influence import influence_tables  # noqa: E402
+from studies.pages.laptop import laptop_section  # noqa: E402
 from studies.pages.meta_gap import meta_gap_section  # noqa: E402
 from studies.pages.mix import mix_tables  # noqa: E402
 from studies.pages.probe import probe_section  # noqa: E402
@@ -69,6 +70,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "alignment": ("alignment", alignment_tables),
     "alignment_summary": ("alignment", alignment_summary),
     **{name: (name, question_section(name)) for name in QUESTIONS},
+    "laptop": ("laptop", laptop_section),
     "tasks_finetune": ("tasks_finetune", tasks_finetune_table),
     "endtask_mini_summary": ("tasks_finetune", tasks_finetune_summary),
 }

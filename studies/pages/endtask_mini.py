@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from benchmarks.results_file import Results
-from endtask.reporting.format import metric_name
+from studies.pages.task_lines import task_lines
 from studies.tables import TASKS, gpu_of, markdown, select
 
 Row = dict[str, Any]
@@ -46,7 +46,7 @@ def tasks_finetune_table(results: Results) -> str:
     rows: list[Row] = [dict(row) for row in results.rows]
     variants, others = _columns(rows), [name for name in _columns(rows) if name != MINI]
     heads = ["task", "metric", *(TITLES[name] for name in variants), *(f"over {TITLES[name]}" for name in others)]
-    lines = [_task_line(select(rows, task=task), variants, others) for task in TASKS if select(rows, task=task)]
+    lines = task_lines(rows, variants, [(MINI, other) for other in others])
     note = (
         "Mean and standard deviation over three fine-tuning seeds, in points; in brackets without test rows that are in train. "
         "Differences with 95% intervals or p over rows and seeds; where there are leaks, those of the leak-free rows."
@@ -75,28 +75,3 @@ def _columns(rows: list[Row]) -> list[str]:
 
 def _mean(runs: list[Row]) -> str:
     return f"{100 * fmean(runs[0]['leak_free']):.1f}" if runs else ""
-
-
-def _task_line(rows: list[Row], variants: list[str], others: list[str]) -> list[str]:
-    metric = next(row["metric"] for row in rows if row["kind"] == "cell")
-    scores = [_score(select(rows, kind="run", variant=name)) for name in variants]
-    leads = [_lead(select(rows, kind="pair", cell=MINI, over=name)) for name in others]
-    return [TASKS[rows[0]["task"]], metric_name(metric), *scores, *leads]
-
-
-def _score(runs: list[Row]) -> str:
-    if not runs:
-        return ""
-    test, clean = runs[0]["test"], runs[0]["leak_free"]
-    spread = f" ± {100 * stdev(test):.1f}" if len(test) > 1 else ""
-    return f"{100 * fmean(test):.1f}{spread}" + (f" ({100 * fmean(clean):.1f})" if clean != test else "")
-
-
-def _lead(pairs: list[Row]) -> str:
-    if not pairs:
-        return ""
-    pair = pairs[0]
-    if "leak_free_lead" in pair:
-        return f"{100 * pair['leak_free_lead']:+.1f} (p {pair['leak_free_p']:.3f})"
-    low, high = (100 * end for end in pair["interval"])
-    return f"{100 * pair['lead']:+.1f} [{low:+.1f}, {high:+.1f}]"

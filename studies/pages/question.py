@@ -125,7 +125,7 @@ def question_section(name: str) -> Callable[[Results], str]:
 
     def section(results: Results) -> str:
         rows: list[Tree] = results.rows
-        lines = [*_verdicts(name, rows), ""]
+        lines = [*verdicts(name, rows), ""]
         if name == "alignment_fair":
             lines += _arms(rows)
         for task in _tasks(rows):
@@ -142,7 +142,7 @@ def _tasks(rows: list[Tree]) -> list[str]:
     return list(dict.fromkeys(row["task"] for row in rows))
 
 
-def _verdicts(name: str, rows: list[Tree]) -> list[str]:
+def verdicts(name: str, rows: list[Tree]) -> list[str]:
     """Return the table of statements, the decisive one first."""
     lines = []
     for pair in QUESTIONS[name]:
