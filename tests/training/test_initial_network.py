@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerFast
 import endtask
 from endtask.config import Settings, resolve
 from endtask.encoders.network import TLM_TASK
+from endtask.encoders.weights import load_tensors
 from endtask.errors import InputError
 from endtask.pipeline.run import Run
 from endtask.serving.predictor import load
@@ -24,6 +25,7 @@ from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.packing import existing_tokenizer
 from endtask.tokenization.tokenizer import save_tokenizer
 from endtask.training.initial_network import check_checkpoint, network_for
+from endtask.training.pretrain import WEIGHTS
 from tests.encoders.layouts import batch_of, real_rows, stock_inputs
 from tests.encoders.stock_models import POSITIONS, save_stock
 from tests.tiny import ARCHITECTURES, make_texts, make_tokenizer
@@ -175,6 +177,23 @@ def test_a_whole_run_from_a_checkpoint(toy: Path, architecture: str, tmp_path: P
     assert (config["model_type"], config["num_hidden_layers"]) == (architecture, 3)
     predictions = load(tmp_path / "run").predict(["soup bread salt", "star moon orbit"])
     assert {one.label for one in predictions} <= {"food", "space", "sport"}
+    assert [state for _, state in Run(resolve(settings)).plan()] == ["finished"] * len(result.stages)
+
+
+@pytest.mark.parametrize(("budget", "has_room"), [("1ktok", False), ("40ktok", True)])
+def test_a_small_budget_goes_to_finetuning_alone(toy: Path, tmp_path: Path, budget: str, has_room: bool) -> None:
+    save_checkpoint(tmp_path / "model", "modernbert", "bare")
+    settings = toy_settings(toy, tmp_path / "run", model={"path": str(tmp_path / "model")}, tokenizer={}, budget=budget)
+    result = endtask.run(settings)
+    assert (result.stages["pretrain"]["steps"] > 0) == has_room
+    assert (result.stages["pretrain"]["finetuning_share"] == 1.0) != has_room
+    assert result.stages["finetune"]["steps_per_seed"] > 0
+    assert result.score is not None
+    if not has_room:
+        weights, _ = load_tensors(tmp_path / "run" / "pretrain" / WEIGHTS)
+        stored, _ = load_tensors(tmp_path / "model" / "model.safetensors")
+        same = [name for name in weights if any(weights[name].equal(value) for value in stored.values())]
+        assert len(same) > len(stored) / 2, "the checkpoint as it was"
     assert [state for _, state in Run(resolve(settings)).plan()] == ["finished"] * len(result.stages)
 
 

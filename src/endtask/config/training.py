@@ -244,7 +244,7 @@ class FinetuneSettings(PhaseSettings, _FinetuningLoss):  # type: ignore[misc]
     budget_share: Fraction | Literal["auto"] = Field(
         "auto",
         description="share of the run's budget for all fine-tuning seeds together; auto: what all their epochs need, "
-        "at most three quarters, or nine tenths from a checkpoint; pre-training gets the rest",
+        "at most three quarters; pre-training gets the rest, or nothing where a checkpoint's epochs need nine tenths",
     )
     seeds: tuple[Seed, ...] = Field((0, 1, 2), min_length=1, description="one fine-tuning run for each")
     fallback: Literal["none", "tfidf"] = Field(

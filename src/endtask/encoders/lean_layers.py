@@ -28,8 +28,8 @@ class Dropout(nn.Dropout):
         count = hidden.numel()
         draws = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)  # all 64 bits
         dropped = round(self.p * 2**16)
-        kept = draws.view(torch.int16)[:count].view(hidden.shape) >= dropped - 2**15
-        return hidden * kept.to(hidden.dtype).mul_(2**16 / (2**16 - dropped))
+        mask = draws.view(torch.int16)[:count].view(hidden.shape) >= dropped - 2**15
+        return hidden * mask.to(hidden.dtype).mul_(2**16 / (2**16 - dropped))
 
 
 class Embeddings(nn.Module):

@@ -87,6 +87,20 @@ def most_for_finetuning(settings: Settings) -> float:
     return MOST_FOR_FINETUNING if settings.model.path is None else MOST_FROM_A_CHECKPOINT
 
 
+def leaves_out_pretraining(settings: Settings, share: float) -> bool:
+    """Return whether fine-tuning a checkpoint needs so large a share of a budget that pre-training is left out.
+
+    What would be left reads a few hundred thousand tokens at most, which gained nothing. Random weights always get
+    some, and so does a fine-tuning that starts from the best step or the head of pre-training.
+
+    >>> leaves_out_pretraining(Settings(), 2.0)
+    False
+    """
+    finetune = settings.finetune
+    is_free = settings.model.path is not None and finetune.start_from != "best" and finetune.head == "new"
+    return is_free and share > MOST_FROM_A_CHECKPOINT
+
+
 def without_seconds_used(budget: Budget, stage: StageFolder) -> Budget:
     """Return what a stage has left of a time budget, at least a tenth; other budgets unchanged."""
     if budget.seconds is None:

@@ -18,7 +18,7 @@ from endtask.progress import duration
 from endtask.seeds import derive
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts, packed_folder
-from endtask.training.budget_plan import measure_cost, most_for_finetuning, with_scoring
+from endtask.training.budget_plan import leaves_out_pretraining, measure_cost, most_for_finetuning, with_scoring
 from endtask.training.initial_network import copy_aligned_head
 from endtask.training.phase import Phase
 from endtask.weighting.alternate import Alternate
@@ -146,10 +146,11 @@ def plan_in_words(settings: Settings, amount: float) -> str:
         return f"the budget {budget} buys pre-training for {_share(budget, 1 - share)}, {runs} {_share(budget, share)}"
     enough = budget.share(2 * share)
     hint = f"--budget {math.ceil(enough.amount / 60)}min" if budget.seconds is not None else f"--budget {enough}"
-    return (
-        f"the budget {budget} is too small for {runs}, which needs about {_share(budget, share)}:"
-        f" each fine-tuning ends earlier; try {hint}"
+    outcome = "each fine-tuning ends earlier" + (
+        ", without pre-training" if leaves_out_pretraining(settings, share) else ""
     )
+    needs = f"{runs}, which needs about {_share(budget, share)}"
+    return f"the budget {budget} is too small for {needs}: {outcome}; try {hint}"
 
 
 def _share(budget: Budget, share: float) -> str:

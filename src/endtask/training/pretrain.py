@@ -24,6 +24,7 @@ from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.budget_plan import (
     StepCost,
+    leaves_out_pretraining,
     measure_cost,
     most_for_finetuning,
     parameters_of,
@@ -60,7 +61,11 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
     phase, processes = pretrain_phase(task, packed, settings), current_processes()
     phase = replace(phase, context=replace(phase.context, processes=processes))
     is_planned = "steps" in stage.plan
-    share = None if is_planned else _finetuning_share(phase, task, packed, settings)
+    share = None if is_planned else processes.shared(_finetuning_share(phase, task, packed, settings))
+    if share == 1.0:
+        stage.set_plan(**processes.shared({"steps": 0, "finetuning_share": share}))
+    if stage.plan.get("steps") == 0:
+        return {**_save_initial_weights(task, packed, settings, folder), "finetuning_share": 1.0}
     if is_sharded(settings, processes):
         shard(phase.network)
     if not is_planned:
@@ -168,14 +173,15 @@ def _pacer(
 def _finetuning_share(phase: Phase, task: Task, packed: Path, settings: Settings) -> float | None:
     """Return the share of the budget that all epochs of all fine-tunings need, up to a limit; say what a budget buys.
 
-    None where the settings have a share, or where the budget does not limit fine-tuning.
+    None where the settings have a share, or where the budget does not limit fine-tuning; 1 leaves no pre-training.
     """
     if settings.finetune.budget_share != "auto" or split_budget(settings)[1] is None:
         return None
     alone = replace(phase.context, processes=ALONE)  # each process fine-tunes seeds of its own
     amount = amount_for_all_epochs(phase.network, task, packed, settings, alone)
     say(f"pretrain: {plan_in_words(settings, amount)}")
-    return min(most_for_finetuning(settings), amount / settings.budget.amount)
+    share = amount / settings.budget.amount
+    return 1.0 if leaves_out_pretraining(settings, share) else min(most_for_finetuning(settings), share)
 
 
 def _data_usage(task: Task, settings: Settings, phase: Phase | None) -> list[dict[str, Any]]:
