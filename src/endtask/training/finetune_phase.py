@@ -146,11 +146,9 @@ def plan_in_words(settings: Settings, amount: float) -> str:
         return f"the budget {budget} buys pre-training for {_share(budget, 1 - share)}, {runs} {_share(budget, share)}"
     enough = budget.share(2 * share)
     hint = f"--budget {math.ceil(enough.amount / 60)}min" if budget.seconds is not None else f"--budget {enough}"
-    outcome = "each fine-tuning ends earlier" + (
-        ", without pre-training" if leaves_out_pretraining(settings, share) else ""
-    )
+    alone = ", without pre-training" if leaves_out_pretraining(settings, share) else ""
     needs = f"{runs}, which needs about {_share(budget, share)}"
-    return f"the budget {budget} is too small for {needs}: {outcome}; try {hint}"
+    return f"the budget {budget} is too small for {needs}: each fine-tuning ends earlier{alone}; try {hint}"
 
 
 def _share(budget: Budget, share: float) -> str:
