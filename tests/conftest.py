@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 from filelock import FileLock
@@ -130,6 +131,39 @@ def _made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callab
 def own_run(finished_run: Path, tmp_path: Path) -> Path:
     """A copy of the finished run that a test may change."""
     return Path(shutil.copytree(finished_run, tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The address of a bucket of an S3 server of this computer."""
+    s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed")
+    moto = pytest.importorskip("moto.server", reason="moto is not installed")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    patch = pytest.MonkeyPatch()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "hunter2",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        patch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()  # of other tests, without this key
+    bucket = f"pile-{uuid4().hex}"  # all servers of a process have the same buckets
+    s3fs.S3FileSystem().mkdir(bucket)
+    yield f"s3://{bucket}"
+    s3fs.S3FileSystem.clear_instance_cache()  # the next server has another port
+    patch.undo()
+    server.stop()
+
+
+@pytest.fixture
+def no_s3fs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let s3fs be missing, also where another test has imported it."""
+    registry = pytest.importorskip("fsspec.registry")
+    monkeypatch.delitem(registry._registry, "s3", raising=False)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
 
 
 class Answer(NamedTuple):

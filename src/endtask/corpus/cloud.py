@@ -17,8 +17,9 @@ from endtask.errors import InputError
 from endtask.io.addresses import redacted
 from endtask.io.atomic import atomic_file, link_or_copy
 from endtask.io.input_files import Unskippable, import_extra
-from endtask.progress import bar
+from endtask.progress import Advance, bar
 
+_CHUNK = 1 << 20
 _MAGIC = re.compile(r"[*?\[]")
 _CONTENT = ("ETag", "etag", "md5Hash", "md5", "crc32c")
 _TIMES = ("versionId", "mtime", "LastModified", "last_modified", "updated", "created")
@@ -47,14 +48,12 @@ class RemoteFile:
         return cache_folder() / self.key / PurePosixPath(self.label).name
 
 
-def list_files(address: str) -> list[RemoteFile]:
-    """Return the files at an address (of a file, a folder or a glob), sorted by name; downloads nothing."""
-    fsspec = import_extra("fsspec.core", "cloud", redacted(address), purpose="reading from the cloud")
+@contextmanager
+def file_system(address: str) -> Iterator[tuple[Any, str]]:
+    """Yield the file system of an address and the path in it; an error in the block becomes a line with the address."""
+    fsspec = import_extra("fsspec.core", "cloud", redacted(address), purpose="access to the cloud")
     try:
-        system, root = fsspec.url_to_fs(address)
-        system.invalidate_cache()
-        paths, base = _paths_at(system, root)
-        return [_remote_file(system, path, base) for path in sorted(paths)]
+        yield fsspec.url_to_fs(address)
     except ImportError as error:  # fsspec names the package of a file system: "Install s3fs to access S3"
         raise Unskippable(str(error).splitlines()[0], path=redacted(address)) from None
     except InputError:
@@ -63,30 +62,42 @@ def list_files(address: str) -> list[RemoteFile]:
         raise _unreachable(address, error) from None
 
 
+def copy_bytes(source: Any, target: Any, advance: Advance) -> None:
+    """Copy an open file to another one."""
+    while content := source.read(_CHUNK):
+        target.write(content)
+        advance(len(content))
+
+
+def list_files(address: str) -> list[RemoteFile]:
+    """Return the files at an address (of a file, a folder or a glob), sorted by name; downloads nothing."""
+    with file_system(address) as (system, root):
+        system.invalidate_cache()
+        paths, base = _paths_at(system, root)
+        return [_remote_file(system, path, base) for path in sorted(paths)]
+
+
 def local_copy(file: RemoteFile) -> Path:
     """Return the path of a file's copy in the cache folder; downloads it unless this version of it is there."""
     path = file.copy
     if path.is_file():
         return path
-    name = redacted(file.address)
-    fsspec = import_extra("fsspec.core", "cloud", name, purpose="reading from the cloud")
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        system, remote = fsspec.url_to_fs(file.address)
-        with atomic_file(path) as aside, bar(f"download {name}", file.size, unit="B") as advance:
-            with system.open(remote, "rb") as source, open(aside, "wb") as target:
-                while content := source.read(1 << 20):
-                    target.write(content)
-                    advance(len(content))
-            _check_size(file, aside)
-            _check_version(system, remote, file)
-    except InputError:
-        raise
-    except FileNotFoundError:
-        raise InputError("vanished since its folder was listed", path=name, hint=_CHANGED_HINT) from None
-    except Exception as error:
-        raise _unreachable(file.address, error) from None
+    with file_system(file.address) as (system, remote):
+        try:
+            _download(system, remote, file)
+        except FileNotFoundError:
+            message = "vanished since its folder was listed"
+            raise InputError(message, path=redacted(file.address), hint=_CHANGED_HINT) from None
     return path
+
+
+def _download(system: Any, remote: str, file: RemoteFile) -> None:
+    with atomic_file(file.copy) as aside, bar(f"download {redacted(file.address)}", file.size, unit="B") as advance:
+        with system.open(remote, "rb") as source, open(aside, "wb") as target:
+            copy_bytes(source, target, advance)
+        _check_size(file, aside)
+        _check_version(system, remote, file)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from endtask.experiments.scheduler import (
 )
 from endtask.experiments.spec import Presets, Study, check_study
 from endtask.experiments.trial_runs import LAST_PREPARED, TRAINING_STAGES, Plan, TrialRuns, make_plan
-from endtask.experiments.variants import VARIANTS, Trial
+from endtask.experiments.variants import VARIANTS, Trial, check_no_storage
 from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import SHARED_TOKENIZER, STAGES, record_file
 from endtask.io.stage_files import MANIFEST
@@ -65,6 +65,7 @@ def compare(
     comparison loses no result.
     """
     study = study if isinstance(study, Study) else check_study(study, where)
+    check_no_storage(settings, *(presets or {}).values())
     folder = Run(settings).folder
     settings, presets = _with_shared_tokenizer(settings, study, presets or {}, folder, where)
     plan = make_plan(settings, study, where, presets)

@@ -18,6 +18,7 @@ from endtask.experiments.search_report import write_search_page
 from endtask.experiments.search_result import SearchResult, SearchTrial, Tree
 from endtask.experiments.search_space import Strategy, budget_per_trial
 from endtask.experiments.stage_reuse import check_unchanged, is_reused, reuse_data, reuse_stages
+from endtask.experiments.variants import check_no_storage
 from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import record_file
 from endtask.pipeline.run import Run
@@ -39,6 +40,7 @@ def search(settings: Settings, strategy: Strategy) -> SearchResult:
     Every trial is a run in `trials/NNN` with an equal share of the budget. Only the best trial on dev is scored on
     test, at the end.
     """
+    check_no_storage(settings)
     budget = budget_per_trial(settings.budget, strategy.trials)
     folder = Run(settings).folder
     trial_settings = settings.model_copy(update={"budget": budget})

@@ -22,6 +22,7 @@ VARIANTS = "variants"
 _FIXED_KEYS = {
     "output_dir": "every run has its own folder",
     "evaluate.metric": "variants are compared by one metric",
+    "cluster.storage": "an address holds one run",
     "pretrain.seed": "all variants use the same seeds: give them as `seeds`",
 }
 DEFAULT_VARIANT = "base"
@@ -107,6 +108,13 @@ def check_keys(values: Mapping[str, Any], where: str) -> None:
         for fixed, reason in _FIXED_KEYS.items():
             if key == fixed or fixed.startswith(f"{key}."):
                 raise InputError(f"variants cannot differ in this: {reason}", path=where, key=key)
+
+
+def check_no_storage(*settings: Settings) -> None:
+    """Raise `InputError` for settings with the address of a run: all trials would write there."""
+    if any(each.cluster.storage for each in settings):
+        message = "an address holds one run, and an experiment has several"
+        raise InputError(message, key="cluster.storage", hint="--set cluster.storage=null")
 
 
 def effective_seeds(settings: Settings, seeds: tuple[int, ...]) -> tuple[int, ...]:

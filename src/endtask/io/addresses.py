@@ -58,5 +58,14 @@ def check_no_credentials(path: str) -> str:
     return path
 
 
+def check_address(text: str) -> str:
+    """Return an address without credentials; raise `ValueError` for any other text."""
+    if not is_address(text):
+        raise ValueError("no address such as s3://bucket/runs/mine (a folder: file:///shared/runs/mine)")
+    return check_no_credentials(text)
+
+
+Address = Annotated[str, AfterValidator(check_address)]
+"""An address in the settings."""
 DataPath = Annotated[str, AfterValidator(check_no_credentials), AfterValidator(in_home)]
 """A path or address in the settings."""

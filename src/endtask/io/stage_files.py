@@ -100,19 +100,27 @@ def read_manifest(folder: Path) -> Tree | None:
     """
     path = folder / MANIFEST
     try:
-        manifest: Tree = parse_json(path.read_bytes())
+        return parse_manifest(path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise DamagedFile(path, f"cannot be read: {error.strerror}", folder) from None
+    except ParseError as error:
+        raise DamagedFile(path, str(error), folder) from None
+
+
+def parse_manifest(content: bytes) -> Tree:
+    """Return the manifest in the content of a file; raise `ParseError` if it is none or its content changed."""
+    try:
+        manifest: Tree = parse_json(content)
     except ParseError:
-        raise DamagedFile(path, "not a manifest", folder) from None
+        raise ParseError("not a manifest") from None
     if not isinstance(manifest, dict) or not {"fingerprint", "status"} <= manifest.keys():
-        raise DamagedFile(path, "not a manifest", folder)
+        raise ParseError("not a manifest")
     if not isinstance(manifest.get(LEFT_OUT, []), list) or not _has_records(manifest):
-        raise DamagedFile(path, "not a manifest", folder)
+        raise ParseError("not a manifest")
     if (FILES in manifest or DIGEST in manifest) and sealed(manifest)[DIGEST] != manifest.get(DIGEST):
-        raise DamagedFile(path, "its content changed since it was written", folder)
+        raise ParseError("its content changed since it was written")
     return manifest
 
 

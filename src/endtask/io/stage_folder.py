@@ -7,6 +7,7 @@ a run skips a finished stage that matches and resumes a partial stage that match
 
 from __future__ import annotations
 
+import math
 import platform
 import shutil
 import time
@@ -25,6 +26,7 @@ from endtask.io.stage_files import (
     MANIFEST,
     PARTIAL,
     DamagedFile,
+    StageFiles,
     read_manifest,
     record_files,
     write_manifest,
@@ -121,6 +123,11 @@ class StageFolder:
         manifest = self._read(self.partial)
         return manifest is not None and manifest["fingerprint"] == self.fingerprint
 
+    def has_progress(self) -> bool:
+        """Return whether a killed run left results that this one goes on from: only stages with a plan can."""
+        manifest = self._read(self.partial)
+        return manifest is not None and manifest["fingerprint"] == self.fingerprint and bool(manifest["plan"])
+
     def clashes(self) -> bool:
         """Return whether the stage would overwrite results of other settings or inputs.
 
@@ -152,6 +159,21 @@ class StageFolder:
         """Return the manifest of the finished or the partial stage in the folder."""
         return self._read(self.final) or self._read(self.partial) or {}
 
+    def empty_partial(self) -> Path:
+        """Return the partial folder, without what a killed run left there."""
+        self._discard_partial()
+        self.partial.mkdir(parents=True)
+        return self.partial
+
+    def adopt(self, manifest: dict[str, Any]) -> None:
+        """Finish the stage with the manifest and the files, now in the partial folder, of another machine.
+
+        Raise `DamagedFile` for a file that is not as recorded.
+        """
+        StageFiles(self.partial, manifest).check(digests_up_to=math.inf)
+        write_manifest(self.partial, manifest)
+        replace_folder(self.partial, self.final)
+
     def move_into(self, folder: Path) -> None:
         """Move the finished stage into `folder`, and the partial stage unless it can resume."""
         partial = () if self.can_resume() else (self.partial,)
@@ -177,8 +199,7 @@ class StageFolder:
         """Return the partial folder: that of a killed run if its fingerprint matches, else an empty folder."""
         manifest = self._read(self.partial)
         if manifest is None or manifest["fingerprint"] != self.fingerprint:
-            self._discard_partial()
-            self.partial.mkdir(parents=True)
+            self.empty_partial()
             made_with = {"versions": versions(), "machine": describe_machine()}
             manifest = {**self._head, "status": "running", **made_with, "plan": {}, "seconds": 0.0}
         remove_leftovers(self.partial)

@@ -35,6 +35,7 @@ from endtask.pipeline.inputs import (
 from endtask.pipeline.preflight import preflight
 from endtask.pipeline.stage import Counts, RunData, stage_fingerprint, values_read
 from endtask.pipeline.stages import STAGES as ALL_STAGES
+from endtask.pipeline.storage import Storage
 from endtask.processes import current_processes, join_processes
 from endtask.progress import RunLog, recorded, say, stage_of_run, warn
 from endtask.reporting.costs import stage_summary
@@ -227,22 +228,29 @@ class Run:
         for stage in stages.values():
             stage.recover()
         self._check_unchanged(stages, start)
-        self._check_inputs_present(_pending(names, stages, start), stages)
+        storage = Storage(self.settings.cluster.storage, stages)
+        fetched = storage.fetchable(names)
+        self._check_inputs_present(_pending(names, stages, start, fetched), stages)
         remove_leftovers(self.folder)
         finished = CheckedStages(stages)
         with self._restore_on_input_error(stages, start):
             self._write_settings(stages, start)
             log.open(self.folder / RUN_LOG)
-            self._say_start([name for name in names if not stages[name].is_finished()])
+            storage.begin(self.folder / SETTINGS_FILE)
+            self._say_start([name for name in names if name not in fetched and not stages[name].is_finished()])
             for name in names:
                 if stages[name].is_finished():
                     check_stage(stages[name].final)
                     say(f"{name}: finished before, skipped")
+                elif name in fetched:
+                    storage.fetch(stages[name])
+                    finished.add(name)
                 else:
                     self._run_stage(stages[name], finished)
+                storage.upload(stages[name])
         remove_folder(self.folder / _UNFINISHED)
         remove_worthless_partials(self.folder / PREVIOUS)
-        write_report(self.folder)
+        storage.put(write_report(self.folder))
 
     @contextmanager
     def _restore_on_input_error(self, stages: dict[str, StageFolder], start: str | None) -> Iterator[None]:
@@ -315,8 +323,10 @@ class Run:
         self.check(trains=uses_device(names, self.settings))
         stages = self.stage_folders(start)
         redone = () if start is None else STAGES[STAGES.index(start) :]
+        fetched = Storage(self.settings.cluster.storage, stages).fetchable(names)
         plan = {name: self._next_action(stages[name], redo=name in redone) for name in names}
-        blocked = first_blocked(_pending(names, stages, start), stages, self.bundled, self.settings)
+        plan.update(dict.fromkeys(fetched, "is fetched from cluster.storage"))
+        blocked = first_blocked(_pending(names, stages, start, fetched), stages, self.bundled, self.settings)
         if blocked is not None:
             plan[blocked[0]] = blocked[1]
         return list(plan.items())
@@ -428,10 +438,12 @@ def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:
     return names
 
 
-def _pending(names: Sequence[str], stages: Mapping[str, StageFolder], start: str | None) -> list[str]:
-    """Return the stages that are not finished or that `start` redoes."""
+def _pending(
+    names: Sequence[str], stages: Mapping[str, StageFolder], start: str | None, fetched: Sequence[str]
+) -> list[str]:
+    """Return the stages that are not finished or that `start` redoes, without those that are fetched."""
     redone = () if start is None else STAGES[STAGES.index(start) :]
-    return [name for name in names if name in redone or not stages[name].is_finished()]
+    return [name for name in names if name in redone or not (name in fetched or stages[name].is_finished())]
 
 
 def first_blocked(
