@@ -282,6 +282,18 @@ def test_damage_here_is_not_uploaded(toy: Path, own_run: Path, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("no_stage_runs")
+def test_files_that_a_bundle_left_out_are_left_out(toy: Path, own_run: Path, tmp_path: Path) -> None:
+    manifest = read_manifest(own_run / "retrieve") or {}
+    write_manifest(own_run / "retrieve", {**manifest, "left_out": list(manifest["files"])})
+    for name in manifest["files"]:
+        (own_run / "retrieve" / name).unlink()
+    for run in (own_run, tmp_path / "other"):
+        endtask.run(stored(toy, run, tmp_path / "bucket"))
+    assert lines(tmp_path / "other", ": fetched from file://") == list(STAGES)
+    assert hashes(tmp_path / "other" / "retrieve").keys() == {"manifest.json"}
+
+
+@pytest.mark.usefixtures("no_stage_runs")
 def test_a_failed_upload_is_a_line_and_the_stages_stay(toy: Path, own_run: Path, tmp_path: Path) -> None:
     (tmp_path / "bucket" / "pack").mkdir(parents=True)
     (tmp_path / "bucket" / "pack" / "tokenizer").write_text("no folder")
