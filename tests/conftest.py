@@ -18,13 +18,14 @@ from hypothesis import settings
 from tests.toy_run import toy_settings, write_toy
 
 # Set before any test imports torch or transformers. One thread, since `make test` runs a process per core, and since
-# equal bits are promised for equal numbers of threads only.
+# equal bits are promised for equal numbers of threads only. No AMX, by which some CPUs would compute in bfloat16.
 os.environ.update(
     HF_HUB_OFFLINE="1",
     TRANSFORMERS_OFFLINE="1",
     HF_DATASETS_OFFLINE="1",
     HF_HUB_DISABLE_TELEMETRY="1",
     OMP_NUM_THREADS="1",
+    ONEDNN_MAX_CPU_ISA="AVX512_CORE",
     OPENBLAS_NUM_THREADS="1",
     MKL_NUM_THREADS="1",
     TOKENIZERS_PARALLELISM="false",

@@ -33,6 +33,7 @@ from benchmarks.training.cases import (
 )
 from benchmarks.training.inputs import ROOT, TEXTS, Setup
 from benchmarks.training.page import GOALS, summarize
+from endtask.encoders.device_context import has_amx
 from endtask.io.atomic import write_json
 
 COMMAND = "python -m benchmarks.training"
@@ -91,7 +92,7 @@ def _commands(rows: list[Row]) -> list[str]:
 
 
 def _plan(args: argparse.Namespace) -> list[Case]:
-    cases = gpu_plan(args.rows) if args.device == "cuda" else cpu_plan(args.rows)
+    cases = gpu_plan(args.rows) if args.device == "cuda" else cpu_plan(args.rows, amx=has_amx())
     sizes = args.sizes or SIZES
     requested = [case for case in cases if case.engine in args.engines and case.size in sizes]
     return [replace(case, repeat=repeat) for case in requested for repeat in range(1, args.repeats + 1)]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 Device = Literal["cuda", "cpu"]
 Text = Literal["full", "task"]
+Precision = Literal["float32", "bfloat16"]
 Row = dict[str, Any]
 
 LENGTH = 128
@@ -67,6 +68,7 @@ class Case:
     workers: int = 0
     vocabulary: int = VOCABULARY
     repeat: int = 1
+    precision: Precision = "float32"
 
 
 def gpu_plan(rows: int) -> list[Case]:
@@ -87,25 +89,32 @@ def gpu_plan(rows: int) -> list[Case]:
         (REFERENCE, "110m", "task"),
     ]
     workers = {MATMUL: 0, ENDTASK: 0}
-    return [Case(engine, size, text, rows, "cuda", workers.get(engine, GPU_WORKERS)) for engine, size, text in needed]
+    return [
+        Case(engine, size, text, rows, "cuda", workers.get(engine, GPU_WORKERS), precision="bfloat16")
+        for engine, size, text in needed
+    ]
 
 
-def cpu_plan(rows: int) -> list[Case]:
+def cpu_plan(rows: int, *, amx: bool) -> list[Case]:
     """Return the cases of a CPU: two small sizes on both texts, the Trainer with and without workers.
 
-    `mini` has the shape of endtask-mini; the smallest size is measured on the small vocabulary too.
+    `mini` has the shape of endtask-mini, with AMX in bfloat16 too; the smallest size is measured on the small vocabulary
+    too.
     """
-    kinds: list[tuple[str, int, Text]] = [
-        ("mini", VOCABULARY, "full"),
-        ("mini", VOCABULARY, "task"),
-        ("128x2", VOCABULARY, "full"),
-        ("128x2", SMALL_VOCABULARY, "full"),
-        ("128x2", VOCABULARY, "task"),
+    kinds: list[tuple[str, int, Text, Precision]] = [
+        ("mini", VOCABULARY, "full", "float32"),
+        ("mini", VOCABULARY, "task", "float32"),
+        ("mini", VOCABULARY, "full", "bfloat16"),
+        ("mini", VOCABULARY, "task", "bfloat16"),
+        ("128x2", VOCABULARY, "full", "float32"),
+        ("128x2", SMALL_VOCABULARY, "full", "float32"),
+        ("128x2", VOCABULARY, "task", "float32"),
     ]
     engines = [(ENDTASK, 0), *((TRAINER, workers) for workers in CPU_WORKERS)]
     return [
-        Case(engine, size, text, rows, "cpu", workers, vocabulary)
-        for size, vocabulary, text in kinds
+        Case(engine, size, text, rows, "cpu", workers, vocabulary, precision=precision)
+        for size, vocabulary, text, precision in kinds
+        if amx or precision == "float32"
         for engine, workers in engines
     ]
 

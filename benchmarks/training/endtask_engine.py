@@ -77,7 +77,7 @@ def _settings(case: Case) -> Settings:
         mask_probability=MASKED_SHARE,
         learning_rate=LEARNING_RATE,
     )
-    return Settings(device=case.device, seed=SEED, model=model, pretrain=train_settings)
+    return Settings(device=case.device, precision=case.precision, seed=SEED, model=model, pretrain=train_settings)
 
 
 def _network(tokenizer: PreTrainedTokenizerFast, settings: Settings) -> Network:

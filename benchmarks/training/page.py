@@ -70,8 +70,10 @@ def _gpu(rows: list[Row]) -> dict[str, float | None]:
 
 
 def _cpu(rows: list[Row]) -> dict[str, float | None]:
-    def speedup(text: str, vocabulary: int = VOCABULARY, size: str = "128x2") -> float | None:
-        values = {"device": "cpu", "text": text, "vocabulary": vocabulary, "size": size}
+    def speedup(
+        text: str, vocabulary: int = VOCABULARY, size: str = "128x2", precision: str = "float32"
+    ) -> float | None:
+        values = {"device": "cpu", "text": text, "vocabulary": vocabulary, "size": size, "precision": precision}
         return ratio(speed(rows, engine=ENDTASK, **values), speed(rows, engine=TRAINER, **values))
 
     return {
@@ -79,9 +81,17 @@ def _cpu(rows: list[Row]) -> dict[str, float | None]:
         "cpu_speedup_vs_trainer_task_text": speedup("task"),
         "cpu_speedup_vs_trainer_mini": speedup("full", size="mini"),
         "cpu_speedup_vs_trainer_mini_task_text": speedup("task", size="mini"),
+        "cpu_speedup_vs_trainer_mini_bfloat16": speedup("full", size="mini", precision="bfloat16"),
+        "cpu_speedup_vs_trainer_mini_bfloat16_task_text": speedup("task", size="mini", precision="bfloat16"),
+        "cpu_speedup_of_bfloat16": ratio(_of_mini(rows, "bfloat16"), _of_mini(rows, "float32")),
         "cpu_speedup_vs_trainer_vocabulary_8000": speedup("full", SMALL_VOCABULARY),
         "cpu_trainer_workers": best_workers(rows, device="cpu", engine=TRAINER, text="full", vocabulary=VOCABULARY),
     }
+
+
+def _of_mini(rows: list[Row], precision: str) -> float | None:
+    """Return endtask's speed on two CPU cores with the shape of endtask-mini."""
+    return speed(rows, device="cpu", engine=ENDTASK, size="mini", text="full", precision=precision)
 
 
 def _fraction_of_peak(rows: list[Row]) -> float | None:
@@ -115,6 +125,9 @@ _SENTENCES = {
     "cpu_speedup_vs_trainer": "Against the Trainer on two CPU cores (128 x 2, full sequences): {:.1f} times.",
     "cpu_speedup_vs_trainer_mini": "With the shape of endtask-mini (256 x 4) on two CPU cores: {:.1f} times.",
     "cpu_speedup_vs_trainer_mini_task_text": "The same on task text: {:.1f} times.",
+    "cpu_speedup_of_bfloat16": "In bfloat16 by AMX, of which that machine has the instructions: {:.1f} times its own speed in float32.",
+    "cpu_speedup_vs_trainer_mini_bfloat16": "Against the Trainer in bfloat16: {:.1f} times.",
+    "cpu_speedup_vs_trainer_mini_bfloat16_task_text": "The same on task text: {:.1f} times.",
 }
 
 

@@ -98,7 +98,7 @@ def _arguments(case: Case, setup: Setup, steps: int, batch_size: int, compiled: 
         per_device_train_batch_size=batch_size,
         learning_rate=LEARNING_RATE,
         optim="adamw_torch_fused",
-        bf16=case.device == "cuda",
+        bf16=case.precision == "bfloat16",
         use_cpu=case.device == "cpu",
         torch_compile=compiled,
         dataloader_num_workers=case.workers,

@@ -145,7 +145,7 @@ def test_gated_blocks_are_as_wide_as_those_of_the_package() -> None:
 
 
 def test_the_plans_cover_every_headline_figure() -> None:
-    cases = [*gpu_plan(256), *cpu_plan(32)]
+    cases = [*gpu_plan(256), *cpu_plan(32, amx=True)]
     assert len(set(cases)) == len(cases)
     assert set(GOALS) <= set(summarize([made_up_row(case) for case in cases]))
 
@@ -169,7 +169,7 @@ def made_up_row(case: Case) -> Row:
 
 def test_headline_figures() -> None:
     rows = [made_up_row(replace(case, workers=0)) for case in gpu_plan(256)]
-    rows += [made_up_row(case) for case in cpu_plan(32)]
+    rows += [made_up_row(case) for case in cpu_plan(32, amx=True)]
     summary = summarize(rows)
     assert summary["tokens_per_second_110m"] == 1e6
     assert summary["fraction_of_matmul_peak_110m"] == 0.5
@@ -178,6 +178,7 @@ def test_headline_figures() -> None:
     assert summary["speedup_vs_reference_full"] == 5.0
     assert (summary["cpu_speedup_vs_trainer"], summary["cpu_trainer_workers"]) == (4.0, 0)  # against its faster way
     assert summary["cpu_speedup_vs_trainer_mini"] == summary["cpu_speedup_vs_trainer_mini_task_text"] == 4.0
+    assert (summary["cpu_speedup_vs_trainer_mini_bfloat16"], summary["cpu_speedup_of_bfloat16"]) == (4.0, 1.0)
 
 
 def test_a_repeated_measurement_counts_with_its_median() -> None:
@@ -194,15 +195,21 @@ def test_a_failed_measurement_leaves_its_figures_out() -> None:
     assert "speedup_vs_trainer_full" in summary
 
 
+def test_a_cpu_without_amx_has_no_cases_in_bfloat16() -> None:
+    rows = [made_up_row(case) for case in cpu_plan(32, amx=False)]
+    assert {row["precision"] for row in rows} == {"float32"}
+    assert "cpu_speedup_of_bfloat16" not in summarize(rows)
+
+
 def test_small_vocabularies_do_not_mix_with_the_large_one() -> None:
-    rows = [made_up_row(case) for case in cpu_plan(32) if case.vocabulary == SMALL_VOCABULARY]
+    rows = [made_up_row(case) for case in cpu_plan(32, amx=True) if case.vocabulary == SMALL_VOCABULARY]
     summary = summarize(rows)
     assert summary["cpu_speedup_vs_trainer_vocabulary_8000"] == 4.0
     assert not {"cpu_speedup_vs_trainer", "cpu_trainer_workers"} & set(summary)
 
 
 def test_a_part_of_the_results_replaces_only_itself(tmp_path: Path) -> None:
-    gpu, cpu = ([made_up_row(case) for case in plan] for plan in (gpu_plan(256), cpu_plan(32)))
+    gpu, cpu = ([made_up_row(case) for case in plan] for plan in (gpu_plan(256), cpu_plan(32, amx=True)))
     write(gpu, "cuda", merge=False, folder=tmp_path)
     path = tmp_path / "training.json"
     head = {**json.loads(path.read_text(encoding="utf-8")), "date": "2001-02-03"}

@@ -15,11 +15,12 @@ import torch
 
 from benchmarks.robustness.damages import damage
 from endtask.config import load_settings
+from endtask.encoders.device_context import DeviceContext
 from endtask.errors import InputError
 from endtask.io.stage_folder import StageFolder
 from endtask.task import Task
 from endtask.training.checkpoint import CHECKPOINT, CHECKPOINT_BEFORE
-from endtask.training.device import ANY_THREADS, check_threads
+from endtask.training.device import ANY_THREADS, check_arithmetic
 from endtask.training.diverged import batch_in_words
 from endtask.training.optimizer import Optimizer
 from endtask.training.pretrain import pretrain_phase
@@ -27,7 +28,7 @@ from tests.conftest import Answer
 from tests.toy_run import results, write_settings
 
 Command = Callable[..., Answer]
-CPU = torch.device("cpu")
+CPU = DeviceContext(torch.device("cpu"))
 
 
 @pytest.fixture
@@ -45,25 +46,33 @@ def stage_of(run: Path) -> StageFolder:
 
 
 def test_another_number_of_threads_is_refused(tmp_path: Path, two_threads: None) -> None:
-    check_threads(stage_of(tmp_path), CPU)
-    check_threads(stage_of(tmp_path), CPU)
+    check_arithmetic(stage_of(tmp_path), CPU)
+    check_arithmetic(stage_of(tmp_path), CPU)
     torch.set_num_threads(1)
     message = r"began with 2 CPU threads and would go on with 1.*OMP_NUM_THREADS=2 in the environment goes on"
     with pytest.raises(InputError, match=message):
-        check_threads(stage_of(tmp_path), CPU)
-    check_threads(stage_of(tmp_path), torch.device("cuda"))
+        check_arithmetic(stage_of(tmp_path), CPU)
+    check_arithmetic(stage_of(tmp_path), DeviceContext(torch.device("cuda")))
+
+
+def test_another_precision_is_refused(tmp_path: Path) -> None:
+    low = DeviceContext(torch.device("cpu"), torch.bfloat16)
+    check_arithmetic(stage_of(tmp_path), low)
+    check_arithmetic(stage_of(tmp_path), low)
+    with pytest.raises(InputError, match=r"began in bfloat16 and would go on in float32.*--set precision=bfloat16"):
+        check_arithmetic(stage_of(tmp_path), CPU)
 
 
 def test_another_number_is_accepted_with_a_line(
     tmp_path: Path, two_threads: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_threads(stage_of(tmp_path), CPU)
+    check_arithmetic(stage_of(tmp_path), CPU)
     torch.set_num_threads(1)
     with monkeypatch.context() as patch:
         patch.setenv(ANY_THREADS, "1")
-        check_threads(stage_of(tmp_path), CPU)
+        check_arithmetic(stage_of(tmp_path), CPU)
     assert "pretrain: goes on with 1 CPU threads instead of 2; the last bits may differ" in capsys.readouterr().err
-    check_threads(stage_of(tmp_path), CPU)  # it goes on with those
+    check_arithmetic(stage_of(tmp_path), CPU)  # it goes on with those
 
 
 def test_the_command_and_the_checkpoints(

@@ -86,6 +86,28 @@ def test_precision_is_as_asked_or_what_the_device_does_well(
     assert (context.device.type, context.dtype) == ((*names, "cpu")[0], chosen)
 
 
+@pytest.mark.parametrize(
+    ("supported", "limit", "chosen"),
+    [
+        (True, None, torch.bfloat16),
+        (True, "default", torch.bfloat16),
+        (True, "AVX512_CORE_AMX", torch.bfloat16),
+        (True, "AVX512_CORE", torch.float32),
+        (False, None, torch.float32),
+    ],
+)
+def test_a_cpu_with_amx_computes_in_bfloat16(
+    present: Any, monkeypatch: pytest.MonkeyPatch, supported: bool, limit: str | None, chosen: torch.dtype
+) -> None:
+    present()
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: supported, raising=False)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA")
+    if limit is not None:
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    assert choose_device_context(Settings()).dtype == chosen
+    assert choose_device_context(Settings(precision="float32")).dtype == torch.float32
+
+
 def test_products_run_in_the_precision_of_the_place() -> None:
     layer, points = nn.Linear(3, 3), torch.ones(2, 3)
     with DeviceContext(CPU, torch.bfloat16).autocast():

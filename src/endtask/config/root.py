@@ -71,7 +71,9 @@ class Settings(Section):
         description="with several processes: each has all weights (ddp), or a part of them, which saves memory "
         "(fsdp); auto: fsdp for the size large on GPUs",
     )
-    precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 on a GPU")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="auto: bfloat16 on a GPU, and on a CPU with AMX"
+    )
     compile: bool | Literal["auto", "graphs"] = Field(
         "auto",
         description="compile the training step; auto: on a GPU, where that pays; graphs: record and replay kernels as "

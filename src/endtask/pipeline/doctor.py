@@ -86,6 +86,8 @@ def diagnose(folder: Path = Path()) -> Diagnosis:
 def _devices() -> Iterator[str]:
     import torch
 
+    from endtask.encoders.device_context import has_amx
+
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(number)
@@ -93,7 +95,7 @@ def _devices() -> Iterator[str]:
             yield f"cuda:{number} {properties.name} ({shown.size(properties.total_memory)}{bfloat16})"
     if torch.backends.mps.is_available():
         yield "mps"
-    yield f"cpu ({torch.get_num_threads()} threads)"
+    yield f"cpu ({torch.get_num_threads()} threads{', AMX' if has_amx() else ''})"
 
 
 def extras(requires: list[str] | None = None, version_of: Callable[[str], str] = metadata.version) -> list[Extra]:

@@ -12,7 +12,7 @@ import torch
 
 from endtask.config import Settings
 from endtask.encoders.attention import choose_backend
-from endtask.encoders.device_context import DeviceContext, allow_shapes, compiles, device_named, own_device
+from endtask.encoders.device_context import DeviceContext, allow_shapes, compiles, device_named, has_amx, own_device
 from endtask.encoders.network import Network
 from endtask.errors import InputError, TrainingError
 from endtask.io.stage_folder import StageFolder
@@ -41,14 +41,29 @@ ANY_THREADS = "ENDTASK_ANY_THREADS"
 """The environment variable that lets a stage go on with another number of threads."""
 
 
-def check_threads(stage: StageFolder, device: torch.device) -> None:
-    """Raise `InputError` if a resumed stage would train with another number of CPU threads: the last bits would differ.
+def check_arithmetic(stage: StageFolder, context: DeviceContext) -> None:
+    """Raise `InputError` if a resumed stage would train on a CPU in another precision or with other threads.
 
-    Call it once the stage has its plan.
+    The last bits would differ. Call it once the stage has its plan.
     """
-    if device.type != "cpu":
+    if context.device.type != "cpu":
         return
-    count = torch.get_num_threads()
+    _check_precision(stage, str(context.dtype).removeprefix("torch."))
+    _check_threads(stage, torch.get_num_threads())
+
+
+def _check_precision(stage: StageFolder, precision: str) -> None:
+    before = stage.plan.get("precision", precision)
+    if before != precision:
+        raise InputError(
+            f"began in {before} and would go on in {precision}: `precision: auto` is bfloat16 on CPUs with AMX only",
+            path=stage.partial,
+            hint=f"go on on a machine like the first, or --from {stage.name} --set precision={before}",
+        )
+    stage.set_plan(precision=precision)
+
+
+def _check_threads(stage: StageFolder, count: int) -> None:
     before = stage.plan.get("threads", count)
     if before != count and not os.environ.get(ANY_THREADS):
         raise InputError(
@@ -97,6 +112,8 @@ def _execution_mode(
 
 
 def _has_bfloat16(device: torch.device) -> bool:
+    if device.type == "cpu":
+        return has_amx()
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 

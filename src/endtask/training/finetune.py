@@ -32,7 +32,7 @@ from endtask.training.budget_plan import (
 )
 from endtask.training.checkpoint import remove_checkpoints
 from endtask.training.dev_eval import DevScores
-from endtask.training.device import check_threads, choose_device_context, move
+from endtask.training.device import check_arithmetic, choose_device_context, move
 from endtask.training.distributed import start_together
 from endtask.training.finetune_pacing import pacer_of_run, scoring_of
 from endtask.training.finetune_phase import (
@@ -98,7 +98,7 @@ class _FinetuneRunner:
             load_weights(self.start, self.network)
             self.stage.set_plan(**processes.shared(self._plan() if processes.is_first else {}))
         if processes.is_first:
-            check_threads(self.stage, self.context.device)
+            check_arithmetic(self.stage, self.context)
         for rate, seed in processes.own(self._runs):
             self._result(rate, seed)
         processes.wait()

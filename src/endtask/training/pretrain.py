@@ -35,7 +35,7 @@ from endtask.training.budget_plan import (
 )
 from endtask.training.checkpoint import remove_checkpoints
 from endtask.training.dev_eval import DevScores
-from endtask.training.device import check_threads, choose_device_context, move
+from endtask.training.device import check_arithmetic, choose_device_context, move
 from endtask.training.distributed import distribution, is_sharded, shard, start_together
 from endtask.training.finetune_phase import amount_for_all_epochs, plan_in_words, tokens_to_read
 from endtask.training.initial_network import network_for
@@ -74,7 +74,7 @@ def pretrain(task: Task, packed: Path, settings: Settings, stage: StageFolder) -
         plan = {"steps": steps, "budget": str(budget), "cost_per_step": vars(cost), "finetuning_share": share}
         stage.set_plan(**processes.shared(plan))
     if processes.is_first:
-        check_threads(stage, phase.context.device)
+        check_arithmetic(stage, phase.context)
     steps = stage.plan["steps"]
     if weighting.folds(task, settings.pretrain_seed) is not None:  # the length of a fold depends on the steps
         phase = replace(phase, objectives=pretrain_objectives(task, packed, phase.network, settings, steps=steps))

@@ -54,7 +54,7 @@ from endtask.selectors.influence.scoring_model import (
 from endtask.task import Task
 from endtask.tokenization.packed_texts import PackedTexts
 from endtask.tokenization.tokenizer import load_tokenizer
-from endtask.training.device import check_threads
+from endtask.training.device import check_arithmetic
 
 _WORTH_COMPILING = 1e16
 """Scoring is compiled from so many FLOPs on: they take a large GPU about as long as compilation, half a minute."""
@@ -86,7 +86,7 @@ class InfluenceRunner:
         self.check(labels)
         fitted = self.expected_fitting()
         if self.context.stage is not None:
-            check_threads(self.context.stage, self.folds[0].context.device)
+            check_arithmetic(self.context.stage, self.folds[0].context)
         counts = {**self.read_first(), **self.fit()}
         units = self.units(self.every())
         memory = self.decided("memory", lambda: target_memory(self.folds[0].context.device))
