@@ -9,8 +9,14 @@ from studies.pages.question import verdicts
 from studies.pages.task_lines import task_lines
 from studies.tables import markdown
 
-TITLES = {"tfidf": "TF-IDF", "two": "two minutes", "ten": "ten minutes"}
-PAIRS = (("two", "tfidf"), ("ten", "tfidf"))
+TITLES = {
+    "tfidf": "TF-IDF",
+    "two": "two minutes",
+    "two-amx": "two, AMX",
+    "ten": "ten minutes",
+    "ten-amx": "ten, AMX",
+}
+PAIRS = (("two", "tfidf"), ("two-amx", "tfidf"), ("ten", "tfidf"), ("ten-amx", "tfidf"))
 
 
 def laptop_section(results: Results) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from endtask.config import resolve
 from endtask.corpus import Corpus
 from endtask.executors.processes import LocalExecutor
-from endtask.planning.calibration import calibrate, measure_retrieval
+from endtask.planning.calibration import _driver_rates, calibrate, measure_retrieval
+from endtask.planning.measured import MeasuredRetrieval, Retrieval
 from endtask.records import Example
 from endtask.task import Task
 from tests.retrieval.corpora import write_rows, zipf_texts
@@ -44,3 +47,16 @@ def test_calibration_gives_rates(tmp_path: Path) -> None:
     assert rates.overlap > 0
     assert stored_share > 1  # JSON around the texts
     assert not list(tmp_path.glob("run*"))
+
+
+def test_the_drivers_rates_tell_passages_from_those_found() -> None:
+    """Oracle: seconds made up from the rates, with nearly all passages found unless the queries are few."""
+    each, found, fixed = 3e-6, 2e-8, 0.05
+
+    def measured(passages: float, retrieved: float) -> MeasuredRetrieval:
+        size = Retrieval(800 * passages, passages, 1000, 5000, 400 * passages)
+        driver = fixed + each * passages + found * 800 * retrieved
+        return MeasuredRetrieval(size, 1, {"driver": driver}, retrieved, 1.0)
+
+    rates = _driver_rates(measured(1e4, 500), measured(2e4, 500), measured(2e4, 2e4))
+    assert rates == pytest.approx((each, found), rel=0.05)

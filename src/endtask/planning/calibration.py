@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from endtask.corpus.reading import read_source
 from endtask.executors.base import Executor
 from endtask.executors.processes import LocalExecutor
 from endtask.io.atomic import write_text
-from endtask.planning.measured import MeasuredRetrieval, Rates, Retrieval, TimedExecutor, fit_rates
+from endtask.planning.measured import MeasuredRetrieval, Pair, Rates, Retrieval, TimedExecutor, fit_rates
 from endtask.progress import bar, quiet
 from endtask.retrieval.queries import papers_top_k
 from endtask.retrieval.retrieve import RetrievePaths, retrieve
@@ -26,6 +27,8 @@ _SAMPLE_BYTES = 32_000_000
 _READING_SHARE = 0.2
 """Of the time: reading passages of the user's files."""
 _QUERIES = 1000
+_FEWER = 20
+"""How many times fewer queries and passages per query the retrieval of few queries has."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,39 @@ def calibrate(task: Task, corpus: Corpus, settings: Settings, *, seconds: float 
     with TemporaryDirectory() as name, bar("measure this machine", None), quiet():
         sample = _sampled(corpus, seconds * _READING_SHARE)
         files = _write_samples(sample.texts, Path(name))
-        queries = replace(task, splits={**task.splits, "train": task.train[:_QUERIES]})
-        top_k = papers_top_k(len(task.train), settings.retrieve.top_k)
-        options = settings.retrieve.model_copy(update={"top_k": top_k})
-        measured = [
-            measure_retrieval(queries, Corpus.read(file), options, Path(name) / f"run-{number}", LocalExecutor(1))
-            for number, file in enumerate([files[0], *files])
-        ][1:]  # the first one loads or compiles the kernels
-        rates = fit_rates(measured)
-        plain = _reading_seconds(files[-1]) / measured[-1].size.text_bytes
+        rates, last = _rates_of(files, task, settings.retrieve, Path(name))
+        plain = _reading_seconds(files[-1]) / last.size.text_bytes
     return _with_format(rates, sample.seconds - plain), sample.stored_share
+
+
+def _rates_of(
+    files: Sequence[Path], task: Task, settings: RetrieveSettings, folder: Path
+) -> tuple[Rates, MeasuredRetrieval]:
+    """Return the rates from retrievals over a half and the whole of the sample, and the measurement of the whole."""
+    top_k = papers_top_k(len(task.train), settings.top_k)
+    few = max(1, top_k // _FEWER), max(1, min(_QUERIES, len(task.train)) // _FEWER)
+    plans = [(files[0], *few), *((file, *few) for file in files), *((file, top_k, _QUERIES) for file in files)]
+    measured = []
+    for number, (file, best, queries) in enumerate(plans):
+        drawn = replace(task, splits={**task.splits, "train": task.train[:queries]})
+        options = settings.model_copy(update={"top_k": best})
+        measured.append(
+            measure_retrieval(drawn, Corpus.read(file), options, folder / f"run-{number}", LocalExecutor(1))
+        )
+    _, few_of_half, few_of_whole, half, whole = measured  # the first one loads or compiles the kernels
+    return replace(fit_rates([half, whole]), driver=_driver_rates(few_of_half, few_of_whole, whole)), whole
+
+
+def _driver_rates(few_of_half: MeasuredRetrieval, few_of_whole: MeasuredRetrieval, whole: MeasuredRetrieval) -> Pair:
+    """Return the driver's seconds for each passage and for each byte of a passage found.
+
+    All queries find nearly every passage of so small a sample, so that only retrievals of few queries tell the two
+    apart.
+    """
+    passages = few_of_whole.size.passages - few_of_half.size.passages
+    seconds = few_of_whole.seconds["driver"] - few_of_half.seconds["driver"]
+    rest = whole.seconds["driver"] - few_of_whole.seconds["driver"]
+    return max(0.0, seconds) / max(1.0, passages), max(0.0, rest) / max(1.0, whole.found_bytes)
 
 
 def _with_format(rates: Rates, more: float) -> Rates:

@@ -12,6 +12,7 @@ import numpy as np
 
 from endtask.executors.base import Executor, Job, Report
 
+Pair = tuple[float, float]
 PASSES = {
     "statistics_pass": "statistics",
     "ranking_pass": "ranking",
@@ -97,18 +98,23 @@ class MeasuredRetrieval:
         """The seconds from start to end."""
         return sum(self.seconds.values())
 
+    @property
+    def found_bytes(self) -> float:
+        """The text of the passages found, as if they were of mean length."""
+        return self.retrieved * self.size.text_bytes / self.size.passages
+
 
 @dataclass(frozen=True)
 class Rates:
     """Seconds of one core for each unit, and shares; pairs of values are (for each run or shard, for each unit)."""
 
-    statistics: tuple[float, float]
+    statistics: Pair
     """Fixed, and for each byte of text: read it, cut it into passages and count its words."""
-    ranking: tuple[float, float]
+    ranking: Pair
     """For each query and passage, and for each passage that enters the best K of a query."""
-    fetching: tuple[float, float]
+    fetching: Pair
     """For each byte of text, which is read again, and for each byte of a passage found."""
-    driver: tuple[float, float]
+    driver: Pair
     """For each passage, which is numbered and compared with all others, and for each byte of a passage found."""
     scratch_share: float
     """Bytes of files between the passes for each byte of text."""
@@ -138,7 +144,7 @@ def fit_rates(measured: Sequence[MeasuredRetrieval]) -> Rates:
     last = measured[-1]
     share = min(0.999, last.retrieved / last.size.passages)
     overlap = -math.log1p(-share) * last.size.passages / last.size.entries
-    found = [one.retrieved * one.size.text_bytes / one.size.passages for one in measured]
+    found = [one.found_bytes for one in measured]
     text = [size.text_bytes for size in sizes]
     return Rates(
         statistics=_fit(measured, "statistics", [float(one.cores) for one in measured], text),
@@ -157,7 +163,7 @@ def _fit(
     second: Sequence[float],
     *,
     on_one_core: bool = False,
-) -> tuple[float, float]:
+) -> Pair:
     """Return the two rates of a pass by least squares of relative errors."""
     from scipy.optimize import nnls
 
