@@ -1,7 +1,8 @@
 """The scores that `studies.probe` compares: of gradients under several geometries, of words, and controls.
 
 A score is higher for a batch that should help more. Scores of gradients read the target rows, held out from train,
-under other masks than the measured step; `ceiling` reads the measured rows and the step's own mask.
+under other masks than the measured step; `ceiling` reads the measured rows and the step's own mask, and two further
+controls change one of these at a time.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Score(NamedTuple):
 
 SCORES = {
     "ceiling": Score("first order, the measured rows and mask (ceiling)", "control"),
+    "same_rows": Score("the same with the masks of scores", "control"),
+    "same_mask": Score("the same with the target rows of scores", "control"),
     "full_adam": Score("gradients as AdamW steps them (LESS), all layers", "gradients"),
     "full_dot": Score("dot product, all layers", "gradients"),
     "full_cosine": Score("cosine, all layers", "gradients"),
@@ -80,6 +83,11 @@ def inner(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
 def as_stepped(gradients: Sequence[Tensor], squares: Sequence[Tensor], epsilon: float) -> list[Tensor]:
     """Return a gradient as AdamW without momentum steps it, for a unit learning rate."""
     return [gradient / (square.sqrt() + epsilon) for gradient, square in zip(gradients, squares, strict=True)]
+
+
+def as_weighted(gradients: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+    """Return a gradient multiplied by a weight for each number."""
+    return [gradient * weight for gradient, weight in zip(gradients, weights, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -175,13 +183,16 @@ def model_scores(
     found = gradients_of_unit(subject, unit)
     last, target = found[scores.last], scores.target[scores.last]
     lengths = inner(found, found) ** 0.5, inner(scores.target, scores.target) ** 0.5
+    stepped, scored = (as_weighted(gradients, scores.stepped) for gradients in (step, found))
     cosines = scores.rows @ _unit(last)
     standard = (cosines - scores.mean) / scores.deviation.clamp(min=1e-12)
     with torch.no_grad():
         own_loss = float(subject.masked_lm_loss(unit, 0, _SHARE))
     return {
-        "ceiling": inner(scores.measured, [one * other for one, other in zip(step, scores.stepped, strict=True)]),
-        "full_adam": inner(scores.target, [one * other for one, other in zip(found, scores.stepped, strict=True)]),
+        "ceiling": inner(scores.measured, stepped),
+        "same_rows": inner(scores.measured, scored),
+        "same_mask": inner(scores.target, stepped),
+        "full_adam": inner(scores.target, scored),
         "full_dot": inner(scores.target, found),
         "full_cosine": inner(scores.target, found) / (lengths[0] * lengths[1]),
         "last_dot": float((target * last).sum()),

@@ -159,6 +159,14 @@ def test_a_download_that_ends_early_leaves_nothing(bucket: str, cache: Path, mon
     assert [path for path in cache.rglob("*") if path.is_file()] == []
 
 
+def test_a_full_disk_is_named_and_not_the_address(bucket: str) -> None:
+    with (
+        pytest.raises(InputError, match=r"^/dev: No space left on device"),
+        cloud.file_system(f"{bucket}/news-00.jsonl") as (system, path),
+    ):
+        cloud.download(system, path, Path("/dev/full"), lambda amount: None)
+
+
 def test_copies_go_where_the_disk_is_full(bucket: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cloud, "_MOST_OF_DISK", 0.0)
     assert len(texts(bucket)) == 3

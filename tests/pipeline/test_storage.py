@@ -14,6 +14,7 @@ import pytest
 
 import endtask
 from endtask.config import resolve
+from endtask.corpus import cloud
 from endtask.errors import InputError
 from endtask.experiments.compare import compare
 from endtask.experiments.search import search
@@ -144,7 +145,8 @@ def interrupt(settings: dict[str, Any], after: int, monkeypatch: pytest.MonkeyPa
         copy(source, target, advance)
 
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "copy_bytes", copy_bytes)
+        for module in (storage, cloud):  # uploads, downloads
+            patch.setattr(module, "copy_bytes", copy_bytes)
         with pytest.raises(KeyboardInterrupt):
             endtask.run(settings)
 

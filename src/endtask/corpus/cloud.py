@@ -15,7 +15,7 @@ from typing import Any
 
 from endtask.errors import InputError
 from endtask.io.addresses import redacted
-from endtask.io.atomic import atomic_file, link_or_copy
+from endtask.io.atomic import atomic_file, disk_errors_named, link_or_copy
 from endtask.io.input_files import Unskippable, import_extra
 from endtask.progress import Advance, bar
 
@@ -69,6 +69,12 @@ def copy_bytes(source: Any, target: Any, advance: Advance) -> None:
         advance(len(content))
 
 
+def download(system: Any, remote: str, target: Path, advance: Advance) -> None:
+    """Write a file of a file system to the disk; a full disk is named, not the address."""
+    with system.open(remote, "rb") as source, disk_errors_named(target.parent), open(target, "wb") as copy:
+        copy_bytes(source, copy, advance)
+
+
 def list_files(address: str) -> list[RemoteFile]:
     """Return the files at an address (of a file, a folder or a glob), sorted by name; downloads nothing."""
     with file_system(address) as (system, root):
@@ -94,8 +100,7 @@ def local_copy(file: RemoteFile) -> Path:
 
 def _download(system: Any, remote: str, file: RemoteFile) -> None:
     with atomic_file(file.copy) as aside, bar(f"download {redacted(file.address)}", file.size, unit="B") as advance:
-        with system.open(remote, "rb") as source, open(aside, "wb") as target:
-            copy_bytes(source, target, advance)
+        download(system, remote, aside, advance)
         _check_size(file, aside)
         _check_version(system, remote, file)
 

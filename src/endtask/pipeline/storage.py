@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from endtask.corpus.cloud import copy_bytes, file_system
+from endtask.corpus.cloud import copy_bytes, download, file_system
 from endtask.errors import InputError
 from endtask.io.addresses import redacted
 from endtask.io.parsing import ParseError
@@ -118,10 +118,9 @@ class Storage:
 
     def _get(self, name: str, target: Path, advance: Advance) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with file_system(self._at(name)) as (system, path), open(target, "wb") as copy:
+        with file_system(self._at(name)) as (system, path):
             try:
-                with system.open(path, "rb") as content:
-                    copy_bytes(content, copy, advance)
+                download(system, path, target, advance)
             except FileNotFoundError:
                 raise self._damaged(name, "missing") from None
 
