@@ -90,6 +90,7 @@ def test_results_and_page_of_a_probe(tmp_path: Path) -> None:
     assert results.summary["sciie_full_adam"] == 1.0
     page = probe_section(results)
     assert SCORES["full_adam"].title in page
+    assert f"Above chance on all 1 tasks: {SCORES['full_adam'].title}" in page
     assert page.index("LESS") < page.index("BM25 rank") or results.summary["sciie_bm25_rank"] == 1.0
     assert rank_correlation(-decreases, decreases)["spearman"] == -1.0
 
