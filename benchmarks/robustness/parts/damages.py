@@ -45,7 +45,7 @@ def measure(arguments: Namespace, rows: list[Row]) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="endtask-damages-") as name:
         folder = Path(name)
         write_toy(folder / "data")
-        _, problem = _in_fork(folder, lambda answer: prepare(folder, _command))
+        _, problem = in_fork(folder, lambda answer: prepare(folder, command))
         if problem is not None:
             raise RuntimeError(f"the valid inputs could not be made: {problem}")
         while time.monotonic() < ends:
@@ -73,11 +73,11 @@ def _attack(folder: Path, kind: str, seed: int, first: int) -> Row:
     def attacks(answer: Any) -> None:
         os.chdir(folder)
         for number in range(first, first + _AT_ONCE):
-            for case in KINDS[kind](folder, _command, number, Random(f"{kind} {seed} {number}")):
+            for case in KINDS[kind](folder, command, number, Random(f"{kind} {seed} {number}")):
                 answer(number, case.name)
                 answer(number, case.name, case.attack())
 
-    answers, ending = _in_fork(folder, attacks)
+    answers, ending = in_fork(folder, attacks)
     cases = [answer for answer in answers if len(answer) == _ENDED]
     failures = [f"{number}: {name}: {failure}" for number, name, failure in cases if failure is not None]
     last = answers[-1][0] if answers else first
@@ -95,7 +95,7 @@ def _attack(folder: Path, kind: str, seed: int, first: int) -> Row:
     }
 
 
-def _in_fork(folder: Path, work: Any) -> tuple[list[list[Any]], str | None]:
+def in_fork(folder: Path, work: Any) -> tuple[list[list[Any]], str | None]:
     """Return what a fork answers, and None or how it ended too early."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -124,7 +124,7 @@ def _in_fork(folder: Path, work: Any) -> tuple[list[list[Any]], str | None]:
     ) else None if code == 0 else f"the process ended with {code}"
 
 
-def _command(*words: str) -> Outcome:
+def command(*words: str) -> Outcome:
     """Run a command in this process; an alarm ends one that hangs."""
     from endtask.cli.main import main
 
