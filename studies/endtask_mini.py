@@ -53,7 +53,7 @@ from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.device import choose_device_context, move
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain import phase_of
+from endtask.training.pretrain_phase import phase_of
 from endtask.weighting.equal import Equal
 
 CORPORA = ("corpus", "corpus_biomedical", "corpus_science")

@@ -9,6 +9,8 @@ _FACTS = {
     "kills_lost": "{:,} of them lost something or ended in other bits",
     "fuzz_inputs": "{:,} damaged inputs and run folders",
     "fuzz_failures": "{:,} of them ended in a traceback, a hang or a wrong result without a word",
+    "guided_inputs": "{:,} inputs that atheris mutated by the lines that they reach in the readers",
+    "guided_failures": "{:,} of them ended in anything but one line",
     "environments_tried": "{:,} odd environments",
     "environments_failed": "{:,} of them did not end in the same bits, or in one line",
     "peak_gb_5gb_run": "{:.2f} GB of memory at most for a corpus of 5 GB: check, retrieve, select, pack",

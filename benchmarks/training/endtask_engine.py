@@ -21,7 +21,7 @@ from endtask.objectives.stream import TextStream
 from endtask.training.device import choose_device_context, move
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
-from endtask.training.pretrain import phase_of
+from endtask.training.pretrain_phase import phase_of
 from endtask.weighting.equal import Equal
 
 NAME = "text"

@@ -26,7 +26,7 @@ from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training.device import choose_device_context, move
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
-from endtask.training.pretrain import phase_of
+from endtask.training.pretrain_phase import phase_of
 from endtask.weighting.equal import Equal
 from endtask.weighting.folds import FOLD_STEPS, Folds
 from endtask.weighting.meta import MetaConfig

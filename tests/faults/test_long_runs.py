@@ -23,7 +23,7 @@ from endtask.training.checkpoint import CHECKPOINT, CHECKPOINT_BEFORE
 from endtask.training.device import ANY_THREADS, check_arithmetic
 from endtask.training.diverged import batch_in_words
 from endtask.training.optimizer import Optimizer
-from endtask.training.pretrain import pretrain_phase
+from endtask.training.pretrain_phase import pretrain_phase
 from tests.conftest import Answer
 from tests.toy_run import results, write_settings
 

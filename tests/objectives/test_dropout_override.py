@@ -12,7 +12,7 @@ from endtask.config import BatchSize
 from endtask.encoders.network import MASKED_LM, Network
 from endtask.objectives.mlm import MaskedLM
 from endtask.objectives.stream import TextStream
-from endtask.training.pretrain import DropoutOverride
+from endtask.training.pretrain_phase import DropoutOverride
 from tests.tiny import make_masking, make_network, make_packed
 
 

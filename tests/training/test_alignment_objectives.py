@@ -19,7 +19,7 @@ from endtask.pipeline.run import Run
 from endtask.tokenization.aligned_texts import AlignedTexts
 from endtask.training.initial_network import aligned_class, copy_aligned_head, network_for
 from endtask.training.metrics_file import read_metrics
-from endtask.training.pretrain import pretrain_phase
+from endtask.training.pretrain_phase import pretrain_phase
 from tests.aligned_toy import linked_rows
 from tests.toy_run import toy_settings, write_rows
 

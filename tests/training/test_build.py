@@ -25,7 +25,8 @@ from endtask.tokenization.packed_texts import PackedTexts
 from endtask.training import optimizer as optimizer_module
 from endtask.training.loop import build_optimizer, train
 from endtask.training.phase import Phase
-from endtask.training.pretrain import pretrain, pretrain_phase
+from endtask.training.pretrain import pretrain
+from endtask.training.pretrain_phase import pretrain_phase
 from endtask.weighting import folds as weighting_folds
 from endtask.weighting.folds import Folds, fold_steps
 from endtask.weighting.meta import MetaConfig

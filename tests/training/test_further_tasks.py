@@ -25,7 +25,8 @@ from endtask.tokenization.packing import TrainingTexts
 from endtask.training.finetune import finetune
 from endtask.training.finetune_phase import batches_per_epoch, finetune_phase
 from endtask.training.initial_network import network_for, network_of_auxiliary_task
-from endtask.training.pretrain import WEIGHTS, pretrain_objectives
+from endtask.training.pretrain import WEIGHTS
+from endtask.training.pretrain_phase import pretrain_objectives
 from tests.tiny import make_texts, shake
 from tests.toy_run import hashes
 

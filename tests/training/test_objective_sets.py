@@ -27,16 +27,8 @@ from endtask.training.checkpoint import CHECKPOINT
 from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import read_metrics
 from endtask.training.optimizer import ADAM_BETA1, ADAM_EPSILON
-from endtask.training.pretrain import (
-    BEST_PRETRAINED,
-    WEIGHTS,
-    DropoutOverride,
-    pretrain,
-    pretrain_phase,
-    split_phase,
-    total_state,
-    weighting_context,
-)
+from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain, total_state
+from endtask.training.pretrain_phase import DropoutOverride, pretrain_phase, split_phase, weighting_context
 from endtask.weighting.meta import rule as meta_build
 from endtask.weighting.sequence import split_steps
 from tests.tiny import make_texts

@@ -28,7 +28,7 @@ from endtask.training.loop import build_optimizer, train
 from endtask.training.metrics_file import MetricsFile, read_metrics
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain import phase_of
+from endtask.training.pretrain_phase import phase_of
 from endtask.weighting.equal import Equal
 
 pytestmark = [

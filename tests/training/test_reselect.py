@@ -22,7 +22,8 @@ from endtask.training.budget_plan import StepCost
 from endtask.training.metrics_file import read_metrics
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain import WEIGHTS, pretrain, pretrain_phase
+from endtask.training.pretrain import WEIGHTS, pretrain
+from endtask.training.pretrain_phase import pretrain_phase
 from endtask.training.reselect import (
     PART,
     Reselection,

@@ -26,7 +26,8 @@ from endtask.training.finetune import finetune
 from endtask.training.finetune_phase import finetune_phase
 from endtask.training.initial_network import network_for
 from endtask.training.metrics_file import read_metrics
-from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain, pretrain_phase
+from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS, pretrain
+from endtask.training.pretrain_phase import pretrain_phase
 from tests.evaluation.sklearn_scores import METRICS
 
 from .conftest import CPU, MakeStage, changed

@@ -18,7 +18,7 @@ from endtask.io.atomic import disk_errors_named, remove_folder, write_text
 from endtask.io.digests import file_digest
 from endtask.io.processes import make_output_folder, run_lock
 from endtask.io.run_layout import SETTINGS_FILE
-from endtask.pipeline.run import previous_of
+from endtask.pipeline.redo import previous_of
 
 DATA = "data"
 """In the run's folder: the data that `fit` was called with."""

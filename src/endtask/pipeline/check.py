@@ -116,7 +116,7 @@ def check(settings: Settings, *, text_bytes: float | None = None) -> CheckResult
     preflight(task, settings)
 
     # Imported after the checks: it takes seconds, and errors in the data should appear at once.
-    from endtask.training.pretrain import pretrain_phase
+    from endtask.training.pretrain_phase import pretrain_phase
     from endtask.weighting.folds import groups_in
 
     _check_aligned_files(settings)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,12 +13,12 @@ from endtask.config import Settings, dump_yaml, load_settings
 from endtask.config.automatic import starting_point
 from endtask.corpus import Corpus
 from endtask.encoders.checkpoint_files import checkpoint_fingerprint
-from endtask.errors import InputError, TrainingError, a_few, did_you_mean
-from endtask.io.atomic import disk_errors_named, remove_folder, remove_leftovers, write_text
+from endtask.errors import InputError, a_few, did_you_mean
+from endtask.io.atomic import disk_errors_named, remove_leftovers, write_text
 from endtask.io.processes import make_output_folder, run_lock
-from endtask.io.run_layout import RUN_LOG, SETTINGS_FILE, STAGES, TRACKERS
+from endtask.io.run_layout import RUN_LOG, SETTINGS_FILE, STAGES
 from endtask.io.stage_files import check_stage, read_manifest
-from endtask.io.stage_folder import StageFolder, left_out, remove_worthless_partials
+from endtask.io.stage_folder import StageFolder, left_out
 from endtask.pipeline.followers import Followers, follow
 from endtask.pipeline.inputs import (
     EXTERNAL_INPUTS,
@@ -33,6 +31,7 @@ from endtask.pipeline.inputs import (
     tokenizer_fingerprint,
 )
 from endtask.pipeline.preflight import preflight
+from endtask.pipeline.redo import Redo
 from endtask.pipeline.stage import Counts, RunData, stage_fingerprint, values_read
 from endtask.pipeline.stages import STAGES as ALL_STAGES
 from endtask.pipeline.storage import Storage
@@ -42,10 +41,6 @@ from endtask.reporting.costs import stage_summary
 from endtask.reporting.format import duration
 from endtask.task import Task
 from endtask.task.task import read_all
-
-PREVIOUS = "previous"
-_UNFINISHED = ".unfinished"
-"""The stages of a redo that never finished, until the next redo, which needs them only to restore the folder."""
 
 
 class CheckedStages(Mapping[str, Path]):
@@ -131,7 +126,6 @@ class Run:
         self.folder = Path(settings.output_dir)
         self.bundled = find_bundled_inputs(self.folder)
         self._followers = Followers()
-        self._replaced_trackers: Path | None = None
 
     @cached_property
     def task(self) -> Task:
@@ -207,18 +201,8 @@ class Run:
             for stage in stages.values():
                 stage.recover()
             self._check_unchanged(stages, start)
-            self._write_settings(stages, start)
-
-    def _write_settings(self, stages: dict[str, StageFolder], start: str | None) -> None:
-        """Write the settings; first move the stages to be redone away, see `previous_of`."""
-        if start is not None:
-            redone = STAGES[STAGES.index(start) :]
-            into = {name: previous_of(self.folder, name) for name in (*redone, TRACKERS)}
-            # The last stage moves first: a kill in between leaves no stage after a missing stage.
-            for name in reversed(redone):
-                stages[name].move_into(into[name])
-            self._replaced_trackers = _move_trackers(self.folder, start, into[TRACKERS])
-        write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
+            Redo(self.folder, stages, start).move_away()
+            write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
 
     def _run_stages(
         self, names: tuple[str, ...], stages: dict[str, StageFolder], start: str | None, log: RunLog
@@ -232,9 +216,10 @@ class Run:
         fetched = storage.fetchable(names)
         self._check_inputs_present(_pending(names, stages, start, fetched), stages)
         remove_leftovers(self.folder)
-        finished = CheckedStages(stages)
-        with self._restore_on_input_error(stages, start):
-            self._write_settings(stages, start)
+        finished, redo = CheckedStages(stages), Redo(self.folder, stages, start)
+        with redo.restored_on_input_error():
+            redo.move_away()
+            write_text(self.folder / SETTINGS_FILE, dump_yaml(self.settings))
             log.open(self.folder / RUN_LOG)
             storage.begin(self.folder / SETTINGS_FILE)
             self._say_start([name for name in names if name not in fetched and not stages[name].is_finished()])
@@ -248,33 +233,8 @@ class Run:
                 else:
                     self._run_stage(stages[name], finished)
                 storage.upload(stages[name])
-        remove_folder(self.folder / _UNFINISHED)
-        remove_worthless_partials(self.folder / PREVIOUS)
+        redo.finish()
         storage.put(write_report(self.folder))
-
-    @contextmanager
-    def _restore_on_input_error(self, stages: dict[str, StageFolder], start: str | None) -> Iterator[None]:
-        """Restore the folder if a redo raises `InputError` before its first stage is finished.
-
-        Some errors appear only then, such as the cost of a selection. A training error leaves the stage to resume.
-        """
-        file = self.folder / SETTINGS_FILE
-        settings = file.read_text(encoding="utf-8") if start is not None and file.exists() else None
-        try:
-            yield
-        except InputError as error:
-            if start is None or settings is None or isinstance(error, TrainingError):
-                raise
-            if not stages[start].final.exists():
-                for name in STAGES[STAGES.index(start) :]:
-                    stages[name].move_back()
-                write_text(file, settings)
-                if self._replaced_trackers is not None and not (self.folder / TRACKERS).exists():
-                    self._replaced_trackers.rename(self.folder / TRACKERS)
-                for name in (PREVIOUS, _UNFINISHED):
-                    with suppress(OSError):  # it has stages of an earlier redo
-                        (self.folder / name).rmdir()
-            raise
 
     def result(self) -> RunResult:
         """Return the counts of the finished stages."""
@@ -396,35 +356,6 @@ def _seconds_later(stage: str, settings: Settings) -> float | None:
     """Return the seconds that training takes after a stage under a time budget; 0 where the stage's bars know them."""
     is_before_training = STAGES.index(stage) < STAGES.index("pretrain")
     return settings.budget.seconds if is_before_training else 0.0
-
-
-def previous_of(run: Path, name: str) -> Path:
-    """Return the folder that a stage, or another folder of a run, moves into when it is redone.
-
-    It is `previous`, where it replaces what an earlier redo moved there. If the stages there got further than those of
-    the run, which is a redo that never finished, it is a folder that the new redo deletes at its end.
-    """
-    previous = run / PREVIOUS
-    is_unfinished = _count_stages(run) < _count_stages(previous)
-    return run / _UNFINISHED if is_unfinished and (previous / name).exists() else previous
-
-
-def _count_stages(folder: Path) -> int:
-    """Return the number of stages up to the last one in a folder."""
-    return max((number for number, name in enumerate(STAGES, 1) if (folder / name).exists()), default=0)
-
-
-def _move_trackers(run: Path, start: str, folder: Path) -> Path | None:
-    """Move the trackers' files into a folder if training is redone, and return their path there.
-
-    The curves of the new training belong to another run of a tracker.
-    """
-    files, target = run / TRACKERS, folder / TRACKERS
-    if not files.exists() or STAGES.index(start) > STAGES.index("finetune"):
-        return None
-    shutil.rmtree(target, ignore_errors=True)
-    folder.mkdir(exist_ok=True)
-    return files.rename(target)
 
 
 def _stages_between(until: str | None, start: str | None) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from endtask.training.budget_plan import parameters_of
 from endtask.training.checkpoint import remove_checkpoints
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain import pretrain_phase
+from endtask.training.pretrain_phase import pretrain_phase
 
 _FOLDER, _SELECTED, _DONE, _IS_PACKED = "first-round", "best-ranked.parquet", "done.json", "packed.json"
 

@@ -42,7 +42,7 @@ from endtask.training.device import choose_device_context, move
 from endtask.training.initial_network import check_checkpoint, network_for
 from endtask.training.phase import Phase
 from endtask.training.phase_runner import run_phase
-from endtask.training.pretrain import pretrain_phase
+from endtask.training.pretrain_phase import pretrain_phase
 
 TOKENIZER, FIRST_ROUND_WEIGHTS = "tokenizer", "first-round.safetensors"
 _PACKED, _LEARNED, _IS_PACKED, _FITTED = "pack", "learned.json", "packed.json", "fitted.json"
