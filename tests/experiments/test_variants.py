@@ -299,6 +299,14 @@ def test_tables_name_their_rows_and_what_they_are_tested_against() -> None:
         plan({**TABLES, "tables": {"two": {"variants": ["b"], "against": "a"}}})
 
 
+def test_only_variants_without_the_one_they_are_tested_against(capsys: pytest.CaptureFixture[str]) -> None:
+    found = plan({**TABLES, "against": "c", "only": ["a", "b"]})
+    assert found.against == "a"
+    assert "tested against a, since c is left out" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"key 'against': no variant is named 'd'"):
+        plan({**TABLES, "against": "d", "only": ["a"]})
+
+
 def test_only_some_variants() -> None:
     found = plan({**TABLES, "only": ["a", "b"]})
     assert found.names == ("a", "b", "tfidf")

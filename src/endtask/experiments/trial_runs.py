@@ -28,7 +28,7 @@ from endtask.io.run_layout import STAGES
 from endtask.io.stage_files import MANIFEST, read_manifest
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.run import Run, uses_device
-from endtask.progress import say
+from endtask.progress import say, warn
 from endtask.reporting import page
 from endtask.task import Task
 
@@ -73,7 +73,7 @@ def make_plan(settings: Settings, study: Study, where: str = "study", presets: P
     presets = {name: with_values(preset, seeds, where) for name, preset in (presets or {}).items()}
     variants = listed_variants(base, study, where, presets)
     names = [variant.name for variant in variants]
-    against = known_name(study.against or names[0], names, where, "against")
+    against = _against(study, names, where)
     reference = next(variant for variant in variants if variant.name == against)
     pretrain_seeds = study.seeds or (base.pretrain_seed,)
     baselines = baseline_variants(study, reference, pretrain_seeds, Path(settings.output_dir) / VARIANTS, where)
@@ -83,6 +83,14 @@ def make_plan(settings: Settings, study: Study, where: str = "study", presets: P
     plan = Plan(base, resolved, (*variants, *baselines), untrained, against, {}, presets)
     check_unique(plan.names, where)
     return replace(plan, tables=_tables(study, plan, where) or {"": TableSpec(variants=plan.names, against=against)})
+
+
+def _against(study: Study, names: Sequence[str], where: str) -> str:
+    """Return the variant that the others are tested against: the first if `only` leaves out the study's."""
+    if study.only is not None and study.against in study.variants and study.against not in names:
+        warn(f"tested against {names[0]}, since {study.against} is left out", level="note")
+        return names[0]
+    return known_name(study.against or names[0], names, where, "against")
 
 
 def _tables(study: Study, plan: Plan, where: str) -> dict[str, TableSpec]:
