@@ -174,6 +174,7 @@ def test_a_header_alone_has_no_rows(tmp_path: Path, name: str) -> None:
         ("a.csv", 'a,b\n1,"2\n3,4\n', 2, "not valid CSV"),
         ("a.csv", 'a,b\n"1"x,2\n', 2, "not valid CSV"),
         ("a.csv", 'a,b\n"1\n2",3\n4\n', 4, "1 cell where the header has 2"),
+        ("a.csv", "a\rb\n1;2\n", 1, "not valid CSV"),  # found by atheris: no comma, so that the delimiter is guessed
         ("a.csv", "a,b,a\n1,2,3\n", 1, "two columns are named 'a'"),
         ("a.csv", "\na,b\n1,2\n", 1, "must name the columns"),
         ("a.tsv", "a\tb\n1\n", 2, "1 cell where the header has 2"),

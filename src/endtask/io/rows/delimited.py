@@ -52,7 +52,10 @@ def guess_delimiter(lines: Sequence[str]) -> str:
     if not lines or "," in lines[0]:
         return ","
     for delimiter in DELIMITERS:
-        records = [cells for cells in csv.reader(lines, delimiter=delimiter) if cells]
+        try:
+            records = [cells for cells in csv.reader(lines, delimiter=delimiter) if cells]
+        except csv.Error:  # the reader of the rows names the row
+            continue
         if len(lines) > _SAMPLED_LINES:
             records.pop()  # its end may be missing
         widths = {len(cells) for cells in records}
