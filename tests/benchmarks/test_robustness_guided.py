@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from benchmarks.robustness.commands import toy
-from benchmarks.robustness.guided import READERS, readers
+from benchmarks.robustness.guided import READERS, more_seeds, readers
 from benchmarks.robustness.parts import guided
 from endtask.errors import InputError
 from endtask.io.atomic import write_json
@@ -19,10 +20,10 @@ VALID = {
     "rows.json": '[{"text": "a", "label": "x"}]',
     "rows.csv": "text,label\na,x\n",
     "rows.tsv": "text\tlabel\na\tx\n",
-    "rows.conll": "EU B-ORG\n",
     "corpus.jsonl": '{"text": "a"}\n',
     "corpus.html": "<p>some text</p>",
     "corpus.md": "# a\n\nb\n",
+    "corpus.txt": "a\n\nb\n",
     "settings.yaml": "seed: 1\n",
 }
 
@@ -30,6 +31,10 @@ VALID = {
 def test_readers_take_valid_inputs(tmp_path: Path) -> None:
     for name, content in VALID.items():
         (tmp_path / name).write_text(content)
+    for name, seed in more_seeds().items():
+        (tmp_path / name).write_bytes(seed)
+    with ZipFile(tmp_path / "corpus.zip", "w") as archive:
+        archive.writestr("a.txt", "some text")
     write_json(tmp_path / "settings.json", toy())
     write_json(tmp_path / "manifest.json", sealed({"fingerprint": "a", "status": "finished", "files": {}}))
     assert {path.name for path in tmp_path.iterdir()} == READERS.keys()
@@ -48,7 +53,9 @@ def test_readers_refuse_others(tmp_path: Path, name: str) -> None:
 def test_what_ended_a_reader_is_told_with_its_input(tmp_path: Path) -> None:
     assert guided._failure(0, "Done 5 runs in 1 second(s)", tmp_path) is None
     (tmp_path / "crash-1").write_bytes(b"\xff{")
-    told = guided._failure(77, "  File x\nValueError: odd\n==1== libFuzzer", tmp_path)
+    told = guided._failure(
+        77, " === Uncaught Python exception: ===\nValueError: odd\nTraceback\n==1== libFuzzer", tmp_path
+    )
     assert told == 'exit code 77: ValueError: odd "\\u00ff{"'
 
 

@@ -317,6 +317,20 @@ def test_missing_libraries_are_named_and_never_skipped(
     assert f"needs the package {library} (pip install 'endtask[{extra}]')" in str(error)
 
 
+def test_a_member_without_a_name_is_not_read(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("b.txt", "inside")
+        archive.writestr("x.txt", "nameless")
+    whole = (tmp_path / "a.zip").read_bytes()
+    place = whole.rindex(b"x.txt")  # in the directory at the end: its length is 18 bytes before
+    nameless = whole[: place - 18] + b"\0\0" + whole[place - 16 : place] + whole[place + 5 :]
+    end = nameless.rindex(b"PK\5\6")
+    size = int.from_bytes(nameless[end + 12 : end + 16], "little") - 5
+    (tmp_path / "a.zip").write_bytes(nameless[: end + 12] + size.to_bytes(4, "little") + nameless[end + 16 :])
+    assert zipfile.ZipFile(tmp_path / "a.zip").namelist() == ["b.txt", ""]
+    assert [document.text for document in corpus_of(tmp_path).documents()] == ["inside"]
+
+
 BAD: dict[str, tuple[str | bytes, str, int]] = {
     "bad-row.jsonl": ('{"text": "a"}\n{"text": \n{"text": "b"}\n', "row 2: not valid JSON", 1),
     "bad-byte.txt": (b"a\n\xff\nb\n", r"row 2: not valid UTF-8 (byte 1 of the line)", 1),
@@ -327,6 +341,11 @@ BAD: dict[str, tuple[str | bytes, str, int]] = {
     "bad.parquet": (b"PAR1", "not a readable Parquet file", 1),
     "bad.pdf": (b"%PDF-1.4 no more", "not a readable PDF file, page 1", 1),
     "bad.warc": (b"no archive\r\n\r\n", "not a readable WARC record", 1),
+    "headless.warc": (
+        b"WARC/1.0\r\nWARC-Type: response\r\nContent-Type: application/http\r\nContent-Length: 5\r\n\r\nHTTP/\r\n\r\n",
+        "not a readable WARC record",
+        1,
+    ),
     "bad.json": ('[{"text": ]', "row 1: not valid JSON", 1),
     "bad.zip": (b"PK", "cannot be decompressed", 1),
     "bad.xlsx": (b"PK", "not a readable Excel file", 1),

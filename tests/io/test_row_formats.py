@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,17 @@ def test_excel_garbage(tmp_path: Path, content: bytes) -> None:
     pytest.importorskip("openpyxl")
     with pytest.raises(InputError, match=r"a\.xlsx: not a readable Excel file"):
         rows_of(write(tmp_path, "a.xlsx", content))
+
+
+def test_excel_of_unknown_compression(tmp_path: Path) -> None:
+    content = bytearray(workbook(tmp_path / "a.xlsx", [["text"], ["a"]]).read_bytes())
+    for mark, method in ((b"PK\1\2", 10), (b"PK\3\4", 8)):
+        for found in re.finditer(re.escape(mark), bytes(content)):
+            content[found.start() + method] = 99
+    with pytest.raises(
+        InputError, match=r"b\.xlsx: not a readable Excel file: That compression method is not supported"
+    ):
+        rows_of(write(tmp_path, "b.xlsx", bytes(content)))
 
 
 def test_excel_cut_off(tmp_path: Path) -> None:

@@ -16,16 +16,16 @@ from pathlib import Path
 from benchmarks.robustness.attacks import prepare
 from benchmarks.robustness.commands import RUN
 from benchmarks.robustness.forks import warm_up
-from benchmarks.robustness.guided import READERS
+from benchmarks.robustness.guided import READERS, more_seeds
 from benchmarks.robustness.parts.damages import command, in_fork
 from benchmarks.robustness.record import Row
 from tests.toy_run import write_toy
 
 HELP = "mutate inputs by what they reach in the readers (needs atheris), and count tracebacks, hangs and memory"
 _RUNS = re.compile(r"^(?:Done (\d+) runs|#(\d+)\s)", re.MULTILINE)
+_ERROR = re.compile(r"Uncaught Python exception: ===\n(.*)")
 _SECONDS_OF_INPUT, _MEGABYTES = 20, 4096
 _GUIDED = "guided"
-_CONLL = "EU B-ORG\nrejects O\n\nGerman B-MISC\ncall O\n"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -62,7 +62,8 @@ def write_seeds(folder: Path) -> None:
     if problem is not None:
         raise RuntimeError(f"the valid inputs could not be made: {problem}")
     (folder / "seeds" / "manifest.json").write_bytes((folder / RUN / "pack" / "manifest.json").read_bytes())
-    (folder / "seeds" / "rows.conll").write_text(_CONLL)
+    for name, content in more_seeds().items():
+        (folder / "seeds" / name).write_bytes(content)
     for name in READERS:
         (folder / _GUIDED / name).mkdir(parents=True)
         (folder / _GUIDED / name / "seed").write_bytes((folder / "seeds" / name).read_bytes())
@@ -91,6 +92,7 @@ def _failure(code: int, log: str, folder: Path) -> str | None:
     if code == 0:
         return None
     inputs = sorted((*folder.glob("crash-*"), *folder.glob("timeout-*"), *folder.glob("oom-*")))
-    lines = [line.strip() for line in log.splitlines() if re.match(r"\s*[\w.]+(Error|Exception|Iteration)\b", line)]
+    error = _ERROR.search(log)
+    told = error[1] if error else (log.splitlines() or [""])[-1]
     start = json.dumps(inputs[-1].read_bytes()[:200].decode("latin-1")) if inputs else ""
-    return f"exit code {code}: {(lines or log.splitlines() or [''])[-1][:300]} {start}".strip()
+    return f"exit code {code}: {told[:300]} {start}".strip()

@@ -78,7 +78,7 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Arch
 
 def _is_hidden(info: zipfile.ZipInfo) -> bool:
     parts = info.filename.split("/")
-    return info.is_dir() or parts[0] == "__MACOSX" or any(part.startswith(".") for part in parts)
+    return not info.filename or info.is_dir() or parts[0] == "__MACOSX" or any(part.startswith(".") for part in parts)
 
 
 def _open(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:

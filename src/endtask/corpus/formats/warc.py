@@ -40,12 +40,13 @@ class Warc(DocumentFormat):
                     yield from _document_of(record, number, path, options)
         except READ_FAILURES as error:
             options.on_error(read_failure(error, path, number + 1))
-        except warcio.exceptions.ArchiveLoadFailed as error:
+        except (InputError, MemoryError):
+            raise
+        except Exception as error:  # the library has errors of many kinds for damaged records
             options.on_error(_damaged(error, path, number + 1))
 
 
 def _warcio(path: InputFile) -> Any:
-    import_extra("warcio.exceptions", "warc", path, purpose="reading web archives")
     return import_extra("warcio", "warc", path, purpose="reading web archives")
 
 
@@ -62,7 +63,7 @@ def _document_of(record: Any, number: int, path: InputFile, options: DocumentOpt
 
 
 def _damaged(error: Exception, path: InputFile, number: int) -> InputError:
-    reason = (str(error).splitlines() or [""])[0]
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
     return InputError(f"not a readable WARC record: {reason}", path=path, row=number)
 
 

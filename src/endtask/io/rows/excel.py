@@ -6,8 +6,6 @@ import datetime
 import io
 from collections.abc import Iterator
 from typing import Any, ClassVar
-from xml.etree.ElementTree import ParseError
-from zipfile import BadZipFile
 
 from endtask.errors import InputError, a_few
 from endtask.io.compression import READ_FAILURES, open_bytes, read_failure
@@ -27,36 +25,37 @@ class Excel(RowFormat):
         """Yield the rows that are not empty, numbered as in the sheet."""
         openpyxl = import_extra("openpyxl", "excel", path, purpose="reading Excel files")
         header: dict[int, str] | None = None
-        try:
-            for number, cells in enumerate(_sheet(openpyxl, path, options), start=1):
-                if all(cell is None for cell in cells):
-                    continue
-                if header is None:
-                    header = _header(cells, path, number)
-                else:
-                    yield from _checked_row(header, cells, path, number, options)
-        except ParseError as error:
-            options.on_error(InputError(f"not a readable Excel file: {error}", path=path))
-        except READ_FAILURES as error:
-            options.on_error(read_failure(error, path))
+        for number, cells in enumerate(_sheet(openpyxl, path, options), start=1):
+            if all(cell is None for cell in cells):
+                continue
+            if header is None:
+                header = _header(cells, path, number)
+            else:
+                yield from _checked_row(header, cells, path, number, options)
 
 
 def _sheet(openpyxl: Any, path: InputFile, options: ReadOptions) -> Iterator[Cells]:
     """Yield the values of the first sheet's rows."""
-    with open_bytes(path, options.progress) as file:
-        content = io.BytesIO(file.read())
+    try:
+        with open_bytes(path, options.progress) as file:
+            content = io.BytesIO(file.read())
+    except READ_FAILURES as error:
+        options.on_error(read_failure(error, path))
+        return
     try:
         workbook = openpyxl.load_workbook(content, read_only=True, data_only=True)
-    except (BadZipFile, KeyError, ValueError, OSError, openpyxl.utils.exceptions.InvalidFileException):
-        options.on_error(InputError("not a readable Excel file", path=path, hint="save it as .xlsx again"))
-        return
-    if not workbook.worksheets:
-        return
-    first, *others = workbook.worksheets
-    if others and options.note:
-        names = a_few((repr(sheet.title) for sheet in others), 3)
-        options.note(f"{path.name}: sheet {first.title!r} was read, and not {names}")
-    yield from first.iter_rows(values_only=True)
+        first, *others = workbook.worksheets or (None,)
+        if others and options.note:
+            names = a_few((repr(sheet.title) for sheet in others), 3)
+            options.note(f"{path.name}: sheet {first.title!r} was read, and not {names}")
+        if first is not None:
+            yield from first.iter_rows(values_only=True)
+    except MemoryError:
+        raise
+    except Exception as error:  # the library has errors of many kinds for damaged files
+        reason = " ".join(str(error).split()) or type(error).__name__
+        hint = "save it as .xlsx again"
+        options.on_error(InputError(f"not a readable Excel file: {reason}", path=path, hint=hint))
 
 
 def _header(cells: Cells, path: InputFile, number: int) -> dict[int, str]:
