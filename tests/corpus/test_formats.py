@@ -317,6 +317,16 @@ def test_missing_libraries_are_named_and_never_skipped(
     assert f"needs the package {library} (pip install 'endtask[{extra}]')" in str(error)
 
 
+def test_an_archive_of_the_future_is_one_line(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("b.txt", "inside")
+    content = bytearray((tmp_path / "a.zip").read_bytes())
+    content[content.rindex(b"PK\1\2") + 6] = 112  # the version that is needed to read it
+    (tmp_path / "a.zip").write_bytes(bytes(content))
+    with pytest.raises(InputError, match=r"a\.zip: cannot be decompressed: zip file version 11\.2"):
+        list(corpus_of(tmp_path).documents())
+
+
 def test_a_member_without_a_name_is_not_read(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("b.txt", "inside")

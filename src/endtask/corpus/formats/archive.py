@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from endtask.io.digests import file_size
 from endtask.io.input_files import ArchiveMember, InputFile
 
 _ENCRYPTED = 1  # flag of a member
+_DAMAGED = (NotImplementedError, ValueError, LookupError, OverflowError, struct.error)
+"""What `zipfile` raises for some damaged archives, besides its own errors."""
 
 
 @document_formats.register("zip")
@@ -64,6 +67,8 @@ def _members(path: InputFile) -> Iterator[tuple[list[ArchiveMember], list[str]]]
         archive = zipfile.ZipFile(path)
     except READ_FAILURES as error:
         raise read_failure(error, path) from None
+    except _DAMAGED as error:
+        raise read_failure(zipfile.BadZipFile(str(error)), path) from None
     with archive:
         infos = sorted((info for info in archive.infolist() if not _is_hidden(info)), key=lambda info: info.filename)
         members = [_member(path, archive, info) for info in infos]
@@ -87,5 +92,5 @@ def _open(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
         raise zipfile.BadZipFile("it needs a password")
     try:
         return archive.open(info)
-    except NotImplementedError as error:
+    except _DAMAGED as error:
         raise zipfile.BadZipFile(str(error)) from None
