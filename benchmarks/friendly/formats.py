@@ -92,7 +92,7 @@ def _parquet(name: str, records: list[dict[str, Any]]) -> Callable[[Path], Path]
 
 
 def _excel(folder: Path) -> Path:
-    import openpyxl  # type: ignore[import-untyped]
+    import openpyxl
 
     book = openpyxl.Workbook()
     for row in (("text", "label"), *LABELLED):

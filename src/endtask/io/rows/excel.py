@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from endtask.errors import InputError, a_few
@@ -44,11 +44,8 @@ def _sheet(openpyxl: Any, path: InputFile, options: ReadOptions) -> Iterator[Cel
         return
     try:
         workbook = openpyxl.load_workbook(content, read_only=True, data_only=True)
-        first, *others = workbook.worksheets or (None,)
-        if others and options.note:
-            names = a_few((repr(sheet.title) for sheet in others), 3)
-            options.note(f"{path.name}: sheet {first.title!r} was read, and not {names}")
-        if first is not None:
+        for first in workbook.worksheets[:1]:
+            _note_others(workbook.worksheets, path, options)
             yield from first.iter_rows(values_only=True)
     except MemoryError:
         raise
@@ -56,6 +53,12 @@ def _sheet(openpyxl: Any, path: InputFile, options: ReadOptions) -> Iterator[Cel
         reason = " ".join(str(error).split()) or type(error).__name__
         hint = "save it as .xlsx again"
         options.on_error(InputError(f"not a readable Excel file: {reason}", path=path, hint=hint))
+
+
+def _note_others(sheets: Sequence[Any], path: InputFile, options: ReadOptions) -> None:
+    if len(sheets) > 1 and options.note:
+        names = a_few((repr(sheet.title) for sheet in sheets[1:]), 3)
+        options.note(f"{path.name}: sheet {sheets[0].title!r} was read, and not {names}")
 
 
 def _header(cells: Cells, path: InputFile, number: int) -> dict[int, str]:
