@@ -37,7 +37,6 @@ QUESTIONS: dict[str, tuple[Pair, ...]] = {
         Pair("ten minutes are better than two", "ten", "two"),
         Pair("two minutes in bfloat16 by AMX are better than TF-IDF", "two-amx", "tfidf"),
         Pair("two minutes in bfloat16 by AMX are better than in float32", "two-amx", "two"),
-        Pair("ten minutes in bfloat16 by AMX are better than TF-IDF", "ten-amx", "tfidf"),
     ),
     "tlm_rho2": (
         Pair("rho2 = 20 is better than 0", "rho2-20", "rho2-0"),
