@@ -43,16 +43,21 @@ class Processes:
 
     def shared(self, value: T) -> T:
         """Return the first process's value, which JSON can hold, in every process."""
-        if self.count == 1:
-            return value
+        return value if self.count == 1 else self._broadcast(value, 0)
+
+    def gathered(self, value: T) -> list[T]:
+        """Return the values of all processes, which JSON can hold, in every process."""
+        return [value] if self.count == 1 else [self._broadcast(value, rank) for rank in range(self.count)]
+
+    def _broadcast(self, value: T, source: int) -> T:
         import torch
         from torch import distributed
 
-        data = bytearray(json.dumps(value).encode())
+        data = bytearray(json.dumps(value).encode()) if self.rank == source else bytearray()
         size = torch.tensor(len(data))
-        distributed.broadcast(size, 0, group=_control_group)
-        text = torch.frombuffer(data, dtype=torch.uint8) if self.is_first else torch.empty(int(size), dtype=torch.uint8)
-        distributed.broadcast(text, 0, group=_control_group)
+        distributed.broadcast(size, source, group=_control_group)
+        text = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(int(size), dtype=torch.uint8)
+        distributed.broadcast(text, source, group=_control_group)
         received: T = json.loads(text.numpy().tobytes())
         return received
 

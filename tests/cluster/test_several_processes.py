@@ -128,3 +128,20 @@ def test_a_killed_process_is_started_again_and_ends_in_the_same_weights(
         *launcher, "-m", "endtask", "run", "--quiet", file, "--until", "finetune", "--plugin", FOLDER / "kill_plugin.py"
     )
     assert results(tmp_path / "killed") == results(runs / TOGETHER)
+
+
+def test_influence_is_scored_by_all_processes(toy: Path, tmp_path: Path) -> None:
+    select = {"name": "influence", "budget": "50%", "share_of_budget": None, "uninformed": "warn", "epochs": 1}
+    outputs = {count: tmp_path / f"by-{count}" for count in ("1", "2")}
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    for count, output in outputs.items():
+        settings = Path(f"{output}.json")
+        settings.write_text(json.dumps(toy_settings(toy, output, select=select)), encoding="utf-8")
+        command = ("endtask", "run", settings, "--until", "select", "--plugin", FOLDER / "small_shards.py")
+        run_command(*command, *(("--nproc", count) if count != "1" else ()), SHARDS_SEEN=str(seen))
+    shards, ranks = zip(*(note.name.split("-") for note in seen.iterdir()), strict=True)
+    assert len(set(shards)) == len(shards) > 2
+    assert set(ranks) == {"0", "1"}
+    one, two = ((output / "select" / "selection.parquet").read_bytes() for output in outputs.values())
+    assert one == two

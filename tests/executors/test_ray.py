@@ -196,7 +196,7 @@ def test_a_folder_that_is_not_shared_is_named(
 def killing(monkeypatch: pytest.MonkeyPatch, executor: Executor, module: str, handler: str, marker: Path) -> Wrapped:
     """Let a module of selection or packing use the cluster, whose first worker that does this dies."""
     wrapped = Wrapped(executor, handler, marker)
-    monkeypatch.setattr(f"{module}.cluster_for", lambda *_: wrapped)
+    monkeypatch.setattr(f"{module}.model_executor", lambda *_: wrapped)
     return wrapped
 
 

@@ -79,6 +79,17 @@ def answer_of(handler: Handler, job: Job, report: Report) -> Answer:
     return {"done": True}
 
 
+def answer_with_sums(module: str, job: Job) -> tuple[Answer, dict[str, Any]]:
+    """Run a job by the handler of a module; return its answer and the sums of its reports."""
+    sums: dict[str, Any] = {}
+
+    def report(**amounts: Any) -> None:
+        for name, amount in amounts.items():
+            sums[name] = sums.get(name, 0) + amount
+
+    return answer_of(handler_of(module), job, report), sums
+
+
 def check_answer(answer: Answer) -> bool:
     """Return whether the job is done; raise the error that `answer_of` made plain."""
     if "input_error" in answer:

@@ -7,9 +7,11 @@ from pathlib import Path
 from endtask.config import Settings
 from endtask.errors import InputError
 from endtask.executors.base import Executor
+from endtask.executors.process_group import ProcessGroupExecutor
 from endtask.executors.processes import LocalExecutor
 from endtask.io.digests import fingerprint
 from endtask.io.machine import usable_cores
+from endtask.processes import current_processes
 from endtask.progress import say
 
 
@@ -20,6 +22,13 @@ def executor_of(settings: Settings) -> Executor:
     from endtask.executors.ray_cluster import RayExecutor
 
     return RayExecutor(settings.cluster.address)
+
+
+def model_executor(settings: Settings, folder: Path) -> Executor | None:
+    """Return what runs jobs of a model: the cluster, the processes of torchrun, or None for this process alone."""
+    if settings.cluster.address is None and current_processes().count > 1:
+        return ProcessGroupExecutor()
+    return cluster_for(settings, folder)
 
 
 def cluster_for(settings: Settings, folder: Path) -> Executor | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from endtask.errors import InputError
-from endtask.executors.base import Executor, Failures, Job, Report, answer_of, check_answer, handler_of, import_path
+from endtask.executors.base import Executor, Failures, Job, Report, answer_with_sums, check_answer, import_path
 from endtask.executors.processes import LocalExecutor
 from endtask.io.extras import require
 from endtask.io.stage_folder import package_version
@@ -180,13 +180,7 @@ def run_job(module: str, job: str, folder: str) -> str:
     set_quiet(True)
     with suppress(OSError):  # a machine without this folder can run jobs of absolute paths
         os.chdir(folder)
-    sums: dict[str, Any] = {}
-
-    def report(**amounts: Any) -> None:
-        for name, amount in amounts.items():
-            sums[name] = sums.get(name, 0) + amount
-
-    answer = answer_of(handler_of(module), json.loads(job), report)
+    answer, sums = answer_with_sums(module, json.loads(job))
     return json.dumps({**answer, "report": sums})
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from endtask.executors.process_group import MODULE, take_part
 from endtask.io.stage_folder import StageFolder
 from endtask.pipeline.stage import RunData, Stage
 from endtask.processes import current_processes
 
-_NO_STAGE: dict[str, str] = {}
+_NO_STAGE: dict[str, Any] = {}
 
 
 class Followers:
@@ -40,8 +42,11 @@ class Followers:
 
 
 def follow(run: Path, data: RunData, parts: Mapping[str, Stage]) -> None:
-    """Take part in the stages that the first process calls, until it calls none any more."""
+    """Take part in the stages and the jobs that the first process calls, until it calls none any more."""
     finished = {name: run / name for name in parts}
     while called := current_processes().shared(_NO_STAGE):
+        if MODULE in called:
+            take_part(called)
+            continue
         stage = StageFolder(run, called["stage"], called["fingerprint"], {}, {})
         parts[called["stage"]].run(data, stage, finished)

@@ -20,7 +20,7 @@ from endtask.config.section import Positive
 from endtask.corpus.sources import HUB_PREFIX
 from endtask.encoders.unit_vectors import unit_vectors
 from endtask.errors import InputError, did_you_mean
-from endtask.executors.choice import cluster_for
+from endtask.executors.choice import model_executor
 from endtask.io.digests import file_digest, fingerprint
 from endtask.io.selection_table import read_batches
 from endtask.progress import Advance, bar
@@ -180,9 +180,9 @@ def _encoded(embedding: str, run: RunContext, count: int) -> tuple[Vectors, Vect
 def _passage_vectors(embedding: str, model: ModelVectors, run: RunContext, advance: Advance) -> Iterator[Vectors]:
     """Yield blocks of vectors in the order of the table, made here or by the machines of a cluster."""
     assert run.folder is not None
-    cluster = None if run.run is None else cluster_for(run.run, run.folder)
-    if cluster is not None:
-        yield from encode_on_cluster(embedding, run, cluster, advance)
+    executor = None if run.run is None else model_executor(run.run, run.folder)
+    if executor is not None:
+        yield from encode_on_cluster(embedding, run, executor, advance)
         return
     for batch in read_batches(run.table, columns=["text"]):
         yield encode_batch(model, batch)

@@ -15,7 +15,7 @@ from endtask.config import Settings
 from endtask.encoders.device_context import compiles
 from endtask.encoders.flops import training_flops
 from endtask.errors import InputError
-from endtask.executors.choice import cluster_for
+from endtask.executors.choice import model_executor
 from endtask.gradients.scoring import Calibration
 from endtask.io.atomic import atomic_file
 from endtask.io.run_layout import INFLUENCE_FOLDER, RETRIEVED
@@ -97,12 +97,12 @@ class InfluenceRunner:
         if scored < len(units.order):
             units = self.units(by_bm25_rank(self.statistics)[:scored])
         shards = Shards(units, self.folder / "shards")
-        cluster = cluster_for(self.run, self.folder)
-        if cluster is None:
+        executor = model_executor(self.run, self.folder)
+        if executor is None:
             statistics = ShardStatistics(self.config, calibration, class_shares(columns, labels))
             shards.score(scorer, statistics, self.store_time)
         else:
-            score_shards(self.context, shards, cluster, memory=memory, compiled=self.compiled)
+            score_shards(self.context, shards, executor, memory=memory, compiled=self.compiled)
         tokens = int(units.tokens.sum())
         counts |= {"candidates": len(self.statistics.rank), "scored": scored, "scored_tokens": tokens}
         counts |= {"scoring_flops": tokens * scorer.flops_per_token, **scorer.record()}
