@@ -96,16 +96,17 @@ class InfluenceRunner:
         scored = self.decided("candidates", lambda: self.allowed_candidates(fitted, cost))
         if scored < len(units.order):
             units = self.units(by_bm25_rank(self.statistics)[:scored])
+        tokens = int(units.tokens.sum())
+        counts |= {"candidates": len(self.statistics.rank), "scored": scored, "scored_tokens": tokens}
+        counts |= {"scoring_flops": tokens * scorer.flops_per_token, **scorer.record()}
         shards = Shards(units, self.folder / "shards")
         executor = model_executor(self.run, self.folder)
         if executor is None:
             statistics = ShardStatistics(self.config, calibration, class_shares(columns, labels))
             shards.score(scorer, statistics, self.store_time)
         else:
+            del scorer  # a process that takes part builds its own, on the same device
             score_shards(self.context, shards, executor, memory=memory, compiled=self.compiled)
-        tokens = int(units.tokens.sum())
-        counts |= {"candidates": len(self.statistics.rank), "scored": scored, "scored_tokens": tokens}
-        counts |= {"scoring_flops": tokens * scorer.flops_per_token, **scorer.record()}
         return Scored(shards, columns, labels, counts)
 
     def prepared(
