@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import endtask
-from endtask.training import finetune, pretrain
+from endtask.training import finetune, pretrain, pretrain_plan
 from endtask.training import phase_runner as phase_run
 from tests.toy_run import toy_settings
 
@@ -90,6 +90,6 @@ def test_the_step_count_is_kept_on_resume(
         with pytest.raises(KeyboardInterrupt):
             endtask.run(settings)
     written = plan_of(tmp_path / "run" / f"{stage}.partial")
-    monkeypatch.setattr(module, "measure_cost", measure_again)
+    monkeypatch.setattr(pretrain_plan if stage == "pretrain" else finetune, "measure_cost", measure_again)
     endtask.run(settings, until=stage)
     assert written.items() <= plan_of(tmp_path / "run" / stage).items()
