@@ -21,7 +21,7 @@ def probe_section(results: Results) -> str:
     lines = [
         f"**{_verdict(rows, tasks)}**",
         "",
-        *(f"- {_told(rows, task)} {_carried_over(rows, task)}" for task in tasks),
+        *(f"- {_scores_off_chance(rows, task)} {_carried_over(rows, task)}" for task in tasks),
     ]
     names = sorted(SCORES, key=lambda name: -sum(row["spearman"] for row in select(rows, kind="score", score=name)))
     table = []
@@ -36,8 +36,8 @@ def probe_section(results: Results) -> str:
 def _verdict(rows: list[Tree], tasks: list[str]) -> str:
     """Return which scores are above chance on every task, and which below it."""
 
-    def on_all(told: Callable[[Tree], bool]) -> str:
-        found = [{row["score"] for row in _scores(rows, task) if told(row)} for task in tasks]
+    def on_all(is_so: Callable[[Tree], bool]) -> str:
+        found = [{row["score"] for row in _scores(rows, task) if is_so(row)} for task in tasks]
         names = [SCORES[name].title for name in SCORES if all(name in of_task for of_task in found)]
         return ", ".join(names) or "no score"
 
@@ -53,8 +53,8 @@ def _scores(rows: list[Tree], task: str) -> list[Tree]:
     return [row for row in select(rows, kind="score", task=task) if SCORES[row["score"]].reads != "control"]
 
 
-def _told(rows: list[Tree], task: str) -> str:
-    """Return which scores are told from chance on a task."""
+def _scores_off_chance(rows: list[Tree], task: str) -> str:
+    """Return which scores are above and below chance on a task."""
     found = _scores(rows, task)
     right = sorted((row for row in found if row["low"] > 0), key=lambda row: -row["spearman"])
     wrong = [row for row in found if row["high"] < 0]

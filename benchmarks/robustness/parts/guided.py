@@ -93,6 +93,6 @@ def _failure(code: int, log: str, folder: Path) -> str | None:
         return None
     inputs = sorted((*folder.glob("crash-*"), *folder.glob("timeout-*"), *folder.glob("oom-*")))
     error = _ERROR.search(log)
-    told = error[1] if error else (log.splitlines() or [""])[-1]
+    reason = error[1] if error else (log.splitlines() or [""])[-1]
     start = json.dumps(inputs[-1].read_bytes()[:200].decode("latin-1")) if inputs else ""
-    return f"exit code {code}: {told[:300]} {start}".strip()
+    return f"exit code {code}: {reason[:300]} {start}".strip()

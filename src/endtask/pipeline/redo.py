@@ -21,7 +21,7 @@ class Redo:
     """The stages of a run that are redone: those from `start` on; none without `start`."""
 
     def __init__(self, run: Path, stages: Mapping[str, StageFolder], start: str | None) -> None:
-        self._run, self._stages, self._start = run, stages, start
+        self._run, self._stages = run, stages
         self.names = () if start is None else STAGES[STAGES.index(start) :]
         self._moved_trackers: Path | None = None
 
@@ -45,9 +45,9 @@ class Redo:
         try:
             yield
         except InputError as error:
-            is_restored = settings is not None and not isinstance(error, TrainingError)
-            if is_restored and not self._stages[self.names[0]].final.exists():
-                assert settings is not None
+            if settings is None or isinstance(error, TrainingError):
+                raise
+            if not self._stages[self.names[0]].final.exists():
                 self._restore(settings)
             raise
 

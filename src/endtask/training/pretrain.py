@@ -62,7 +62,7 @@ class _PretrainRunner:
             return self._save_initial_weights()
         phase, processes = pretrain_phase(self.task, self.packed, self.settings), current_processes()
         phase = replace(phase, context=replace(phase.context, processes=processes))
-        if self._leaves_out_pretraining(phase):
+        if self._finetuning_share(phase) == 1.0:
             return {**self._save_initial_weights(), "finetuning_share": 1.0}
         if is_sharded(self.settings, processes):
             shard(phase.network)
@@ -87,14 +87,15 @@ class _PretrainRunner:
         counts = {"steps": 0, "parameters": parameters, "device": "none", "flops": 0.0, **initial_state()}
         return {**counts, "uses": self._data_usage(None)}
 
-    def _leaves_out_pretraining(self, phase: Phase) -> bool:
-        """Return whether fine-tuning needs the whole budget; its share is decided once for the stage."""
-        plan, processes = self.stage.plan, phase.context.processes
-        if "finetuning_share" not in plan:
+    def _finetuning_share(self, phase: Phase) -> float | None:
+        """Return the share of the budget for fine-tuning, decided once for the stage; 1 leaves no steps here."""
+        processes = phase.context.processes
+        if "finetuning_share" not in self.stage.plan:
             share = processes.shared(finetuning_share(phase, self.task, self.packed, self.settings))
             none = {"steps": 0} if share == 1.0 else {}
-            self.stage.set_plan(**processes.shared({"finetuning_share": share, **none}))
-        return bool(self.stage.plan["finetuning_share"] == 1.0)
+            self.stage.set_plan(finetuning_share=share, **none)
+        decided: float | None = self.stage.plan["finetuning_share"]
+        return decided
 
     def _plan(self, phase: Phase) -> None:
         """Decide the number of steps, which several processes share."""

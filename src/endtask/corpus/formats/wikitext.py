@@ -81,7 +81,7 @@ def plain_text(wikitext: str, hidden: Collection[str] = HIDDEN_NAMESPACES) -> tu
     text = "".join(writer.parts)
     for pattern, replacement in _SUBSTITUTIONS:
         text = pattern.sub(replacement, text)
-    text, links = _without_marks(text)
+    text, links = _without_markup(text)
     before = len(text) - len(text.lstrip())
     return text.strip(), tuple((start - before, end - before) for start, end in links)
 
@@ -157,10 +157,10 @@ class _Writer:
         self.parts.append(_END if is_marked else "")
 
 
-def _without_marks(text: str) -> tuple[str, Links]:
+def _without_markup(text: str) -> tuple[str, Links]:
     """Return the text without the marks of links, and the spans that they enclosed, without white space at their ends.
 
-    >>> _without_marks(f"a {_START}link {_END}, {_START}{_END}b")
+    >>> _without_markup(f"a {_START}link {_END}, {_START}{_END}b")
     ('a link , b', ((2, 6),))
     """
     parts: list[str] = []

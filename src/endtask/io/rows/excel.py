@@ -43,10 +43,10 @@ def _sheet(openpyxl: Any, path: InputFile, options: ReadOptions) -> Iterator[Cel
         options.on_error(read_failure(error, path))
         return
     try:
-        workbook = openpyxl.load_workbook(content, read_only=True, data_only=True)
-        for first in workbook.worksheets[:1]:
-            _note_others(workbook.worksheets, path, options)
-            yield from first.iter_rows(values_only=True)
+        sheets = openpyxl.load_workbook(content, read_only=True, data_only=True).worksheets
+        if sheets:
+            _note_others(sheets, path, options)
+            yield from sheets[0].iter_rows(values_only=True)
     except MemoryError:
         raise
     except Exception as error:  # the library has errors of many kinds for damaged files
