@@ -38,6 +38,7 @@ from studies.pages.probe import probe_section  # noqa: E402
 from studies.pages.question import QUESTIONS, question_section  # noqa: E402
 from studies.pages.recipe import optimizers_table, recipe_summary, recipe_tables, screens_tables  # noqa: E402
 from studies.pages.tartan import tartan_picture, tartan_tables  # noqa: E402
+from studies.pages.twelve_tasks import twelve_tasks_section  # noqa: E402
 
 SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "demo": ("demo", demo_table),
@@ -71,6 +72,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "alignment_summary": ("alignment", alignment_summary),
     **{name: (name, question_section(name)) for name in QUESTIONS},
     "laptop": ("laptop", laptop_section),
+    "tasks": ("tasks", twelve_tasks_section),
     "tasks_finetune": ("tasks_finetune", tasks_finetune_table),
     "endtask_mini_summary": ("tasks_finetune", tasks_finetune_summary),
 }

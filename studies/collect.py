@@ -25,6 +25,7 @@ from studies.curves import write_curves
 from studies.pages import mix, tartan
 from studies.pages.alignment import arm_rows, encoder_rows, few_shot_rows
 from studies.pages.question import QUESTIONS, pairs_of
+from studies.pages.twelve_tasks import summary_by_task
 from studies.stored_results import CURVES, Compared, curve_rows, store, stored_files
 
 Tree = dict[str, Any]
@@ -48,6 +49,10 @@ class Template:
     against: Callable[[Compared], str] | None = None
     chained: tuple[str, ...] = ()
     """Study files in which each variant is tested against the one before."""
+    beside: tuple[str, ...] = ()
+    """Study files whose stored results are tested together with these."""
+    summary: Callable[[list[Tree]], Tree] | None = None
+    """The summary of the rows; unset: the mean of every variant."""
 
 
 TEMPLATES = {
@@ -56,6 +61,7 @@ TEMPLATES = {
     "mix": Template(("mix",), ("task", "part"), mix.pairs, mix.best_fixed),
     "tartan": Template(("tartan-scratch", "tartan-checkpoint"), ("task", "body"), tartan.pairs),
     **{name: Template((_study_of(name),), pairs=pairs_of(name)) for name in QUESTIONS if name != FEW_SHOT_ARMS},
+    "tasks": Template(("tasks",), pairs=pairs_of("tasks"), beside=("tasks-finetune",), summary=summary_by_task),
 }
 
 
@@ -70,13 +76,17 @@ def collect(name: str, folder: Path | None, results: Path = RESULTS) -> Path:
     rows = [row for study in template.studies for row in study_rows(template, study, raw)]
     if not rows:
         raise InputError(f"no results file is named after a task of {' or '.join(template.studies)}.yaml", path=raw)
-    summary = {
-        "_".join(str(row[key]) for key in (*template.keys, "table", "cell") if key in row): row["mean"]
-        for row in rows
-        if row["kind"] == "cell"
-    }
+    summary = template.summary(rows) if template.summary else means(template, rows)
     command = " && ".join(f"endtask compare studies/{study}.yaml" for study in template.studies)
     return write_results(name, command, rows, summary, results)
+
+
+def means(template: Template, rows: Iterable[Tree]) -> Tree:
+    """Return the mean of every variant by task, table and variant."""
+    keys = (*template.keys, "table", "cell")
+    return {
+        "_".join(str(row[key]) for key in keys if key in row): row["mean"] for row in rows if row["kind"] == "cell"
+    }
 
 
 def collect_alignment(folder: Path, results: Path = RESULTS) -> Path:
@@ -116,11 +126,13 @@ def read_few_shot(file: Path) -> Tree:
 
 def study_rows(template: Template, name: str, raw: Path) -> Iterable[Tree]:
     """Yield the rows of a study file: runs, variants of its tables, pairs and curves."""
-    study = read_study(STUDIES / f"{name}.yaml")
+    study = _with_variants_of(read_study(STUDIES / f"{name}.yaml"), template.beside)
     for task in study.tasks:
         files = stored_files(raw, task)
         if not files:
             continue
+        for other in template.beside:
+            files += stored_files(raw.with_name(other.replace("-", "_")), task)
         compared = Compared.read(files)
         common = {**dict(zip(template.keys, task.split("-", len(template.keys) - 1), strict=True)), "gpu": compared.gpu}
         yield from ({"kind": "run", **common, **run} for run in compared.run_rows())
@@ -131,6 +143,14 @@ def study_rows(template: Template, name: str, raw: Path) -> Iterable[Tree]:
             yield from ({"kind": "cell", **common, **shown, **row} for row in rows)
         yield from ({"kind": "pair", **common, **row} for row in template.pairs(compared))
         yield from ({"kind": "curve", **common, **row} for row in curve_rows(files, compared))
+
+
+def _with_variants_of(study: Study, others: Iterable[str]) -> Study:
+    """Return a study with the variants of others after its own."""
+    variants = dict(study.variants)
+    for other in others:
+        variants |= read_study(STUDIES / f"{other}.yaml").variants
+    return study.model_copy(update={"variants": variants})
 
 
 def tables_of(study: Study, task: str) -> dict[str, TableSpec]:

@@ -26,6 +26,11 @@ class Pair:
 
 
 QUESTIONS: dict[str, tuple[Pair, ...]] = {
+    "tasks": (
+        Pair("random weights with a selection are better than a small pretrained encoder", "long", "small"),
+        Pair("random weights with a selection are better than endtask-mini", "long", "mini"),
+        Pair("random weights with a selection are better than TF-IDF", "long", "tfidf"),
+    ),
     "tasks_finetune": (
         Pair("endtask-mini is better than a small pretrained encoder", "mini", "small"),
         Pair("endtask-mini is better than TF-IDF", "mini", "tfidf"),
