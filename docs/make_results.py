@@ -38,7 +38,7 @@ from studies.pages.probe import probe_section  # noqa: E402
 from studies.pages.question import QUESTIONS, question_section  # noqa: E402
 from studies.pages.recipe import optimizers_table, recipe_summary, recipe_tables, screens_tables  # noqa: E402
 from studies.pages.tartan import tartan_picture, tartan_tables  # noqa: E402
-from studies.pages.twelve_tasks import twelve_tasks_section  # noqa: E402
+from studies.pages.twelve_tasks import tasks_picture, twelve_tasks_section  # noqa: E402
 
 SECTIONS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "demo": ("demo", demo_table),
@@ -82,6 +82,7 @@ PICTURES: dict[str, Callable[[Results], str]] = {
     "retrieval": retrieval_picture,
     "training": training_picture,
     "tartan": tartan_picture,
+    "tasks": tasks_picture,
 }
 NOT_MEASURED = "Not measured yet.\n\n"
 _SECTION = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -34,8 +34,9 @@ def claim(number: int) -> dict[str, Any]:
 def test_questions_name_variants_of_their_studies() -> None:
     for name, pairs in QUESTIONS.items():
         if name != collecting.FEW_SHOT_ARMS:
-            (study,) = TEMPLATES[name].studies
-            variants = {*collecting.read_study(collecting.STUDIES / f"{study}.yaml").variants, *BASELINES}
+            studies = [*TEMPLATES[name].studies, *TEMPLATES[name].beside]
+            files = [collecting.STUDIES / f"{study}.yaml" for study in studies]
+            variants = {*BASELINES}.union(*(collecting.read_study(file).variants for file in files))
             assert {variant for pair in pairs for variant in (pair.better, pair.worse)} <= variants
 
 

@@ -35,7 +35,7 @@ def automatic_preset(tree: Mapping[str, Any]) -> str | None:
     """
     if _describes_encoder(tree) or _section(tree, "model").get("path", AUTO) != AUTO:
         return None
-    return "gpu" if _has_gpu_and_minutes(tree) else "laptop"
+    return "gpu-long" if _has_gpu_and_minutes(tree) else "laptop"
 
 
 def leave_automatic(tree: Tree, change: Mapping[str, Any]) -> None:

@@ -39,7 +39,7 @@ def load_settings(
     """Return the settings of preset, file, `given` (flags) and `--set` overrides; later ones win.
 
     The file is YAML or JSON and may itself name a `preset`. Settings without a preset and without an encoder start from
-    `laptop` or `gpu`, by the machine.
+    `laptop` or `gpu-long`, by the machine.
 
     >>> load_settings(preset="laptop", overrides=["pretrain.learning_rate=2e-3"]).pretrain.learning_rate
     0.002

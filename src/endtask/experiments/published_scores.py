@@ -30,14 +30,14 @@ class _TestSet:
 
 
 # Helpfulness and IMDB are left out: their test sets have the same numbers of rows and labels.
-_TEST_SETS = (
-    _TestSet(7600, 4, "macro_f1"),  # AGNews
-    _TestSet(65, 2, "macro_f1"),  # HyperPartisan
-    _TestSet(139, 6, "macro_f1"),  # ACL-ARC
-    _TestSet(974, 7, "macro_f1"),  # SciERC
-    _TestSet(3469, 13, "micro_f1"),  # ChemProt
-    _TestSet(30135, 5, "micro_f1"),  # RCT
-)
+_TEST_SETS = {
+    "agnews": _TestSet(7600, 4, "macro_f1"),
+    "hyperpartisan": _TestSet(65, 2, "macro_f1"),
+    "citation_intent": _TestSet(139, 6, "macro_f1"),  # ACL-ARC
+    "sciie": _TestSet(974, 7, "macro_f1"),  # SciERC
+    "chemprot": _TestSet(3469, 13, "micro_f1"),
+    "rct": _TestSet(30135, 5, "micro_f1"),
+}
 _MODELS: dict[str, tuple[float, tuple[float, ...]]] = {
     "BERT-base": (2.79e19, (93.50, 91.93, 69.45, 80.98, 81.94, 87.00)),
     "RoBERTa-base": (1.54e21, (94.02, 93.53, 68.34, 81.35, 82.60, 87.23)),
@@ -55,7 +55,14 @@ def published_scores(rows: EvaluationSet) -> list[PublishedScore]:
         return []
     metric = "micro_f1" if rows.metric in _SAME_FOR_ONE_LABEL else rows.metric
     found = _TestSet(len(rows.ids), len(rows.labels), metric)
-    if found not in _TEST_SETS:
-        return []
-    number = _TEST_SETS.index(found)
+    return next((scores_on(task) for task, known in _TEST_SETS.items() if known == found), [])
+
+
+def scores_on(task: str) -> list[PublishedScore]:
+    """Return the papers' scores on a task of theirs.
+
+    >>> [round(100 * paper.score, 1) for paper in scores_on("chemprot") if paper.model == "BERT-base"]
+    [81.9]
+    """
+    number = list(_TEST_SETS).index(task)
     return [PublishedScore(model, scores[number] / 100, flops) for model, (flops, scores) in _MODELS.items()]

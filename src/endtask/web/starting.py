@@ -26,7 +26,7 @@ from endtask.web.problems import CONFLICT, PROBLEMS
 from endtask.web.site import Site, SiteHere
 
 router = APIRouter(prefix="/api", tags=["start"], responses=PROBLEMS)
-PRESETS = ("", "laptop", "gpu", "demo")
+PRESETS = ("", "laptop", "gpu", "gpu-long", "demo")
 _FIRST, _CELL = 8, 160
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 Short = Annotated[str, StringConstraints(max_length=500)]
