@@ -84,9 +84,7 @@ def collect(name: str, folder: Path | None, results: Path = RESULTS) -> Path:
 def means(template: Template, rows: Iterable[Tree]) -> Tree:
     """Return the mean of every variant by task, table and variant."""
     keys = (*template.keys, "table", "cell")
-    return {
-        "_".join(str(row[key]) for key in keys if key in row): row["mean"] for row in rows if row["kind"] == "cell"
-    }
+    return {"_".join(str(row[key]) for key in keys if key in row): row["mean"] for row in rows if row["kind"] == "cell"}
 
 
 def collect_alignment(folder: Path, results: Path = RESULTS) -> Path:

@@ -30,7 +30,7 @@ def _score(runs: list[Row]) -> str:
         return ""
     test, clean = runs[0]["test"], runs[0]["leak_free"]
     spread = f" ± {100 * stdev(test):.1f}" if len(test) > 1 else ""
-    return f"{100 * fmean(test):.1f}{spread}" + (f" ({100 * fmean(clean):.1f})" if clean != test else "")
+    return f"{100 * fmean(test):.1f}{spread}" + (f" ({100 * fmean(clean):.1f})" if clean and clean != test else "")
 
 
 def _lead(pairs: list[Row]) -> str:
