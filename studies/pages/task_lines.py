@@ -28,7 +28,7 @@ def _line(rows: list[Row], variants: Sequence[str], pairs: Iterable[tuple[str, s
 def _score(runs: list[Row]) -> str:
     if not runs:
         return ""
-    test, clean = runs[0]["test"], runs[0]["leak_free"]
+    test, clean = ([score for run in runs for score in run[part]] for part in ("test", "leak_free"))
     spread = f" ± {100 * stdev(test):.1f}" if len(test) > 1 else ""
     return f"{100 * fmean(test):.1f}{spread}" + (f" ({100 * fmean(clean):.1f})" if clean and clean != test else "")
 

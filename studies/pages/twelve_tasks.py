@@ -103,7 +103,7 @@ def _figures(task: str, runs: list[Row]) -> dict[str, Any]:
         "seeds": len(own),
         "models": len(scores),
         **{key: _mean(_scores(select(runs, variant=name), "test")) for key, name in _BESIDE.items()},
-        "paper_tlm_small": TLM_SMALL[task] if task in TLM_SMALL else None,
+        "paper_tlm_small": TLM_SMALL.get(task),
         "comparable": task in TLM_SMALL and task not in OTHER_DATA,
     }
 
