@@ -12,9 +12,9 @@ import pytest
 
 from endtask.errors import InputError, TrainingError
 from endtask.experiments import ComparisonResult, compare
-from endtask.experiments.compare import RECORD
 from endtask.experiments.record import read_record
 from endtask.experiments.stage_reuse import REUSED_FROM
+from endtask.experiments.task_comparison import RECORD
 from endtask.io.stage_files import read_manifest
 from endtask.pipeline.run import run
 from tests.experiments.compare_stubs import Stubs, toy

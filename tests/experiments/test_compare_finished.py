@@ -12,9 +12,9 @@ import pytest
 from endtask.errors import InputError, TrainingError
 from endtask.evaluation.significance import bootstrap_interval, metric_permutation
 from endtask.experiments import ComparisonResult, compare, compare_finished, comparison, read_comparison_folder
-from endtask.experiments.compare import RECORD
 from endtask.experiments.compare_report import missing_notes
 from endtask.experiments.record import read_record
+from endtask.experiments.task_comparison import RECORD
 from endtask.io.processes import run_lock
 from tests.experiments.compare_stubs import Stubs, toy
 from tests.experiments.test_compare import Killed, values

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ import pytest
 from endtask.config import Budget
 from endtask.errors import InputError, TrainingError
 from endtask.experiments import compare
+from endtask.experiments.compare import compare_tasks
 from endtask.experiments.record import read_record
 from endtask.experiments.scheduler import (
     LOG,
@@ -29,6 +30,8 @@ from endtask.experiments.scheduler import (
     visible_device,
     warn_about_shared_devices,
 )
+from endtask.experiments.task_comparison import Comparison
+from endtask.pipeline.stage import RunData
 from tests.experiments.compare_stubs import Stubs, toy
 
 TWO = {"variants": {"one": {}, "two": {"pretrain.learning_rate": 3e-3}}, "seeds": [0, 1], "baselines": []}
@@ -104,6 +107,28 @@ def test_a_device_named_twice_takes_two_jobs_at_a_time(monkeypatch: pytest.Monke
         start_worker=Clock(monkeypatch, {"a": 5}).start,
     )
     assert log == ["a on 0", "b on 0", "b ended", "c on 0", "c ended", "a ended"]
+
+
+def test_later_jobs_are_prepared_while_the_devices_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+
+    def more() -> Iterator[list[Job]]:
+        for keys in ("bcd", "", "e"):
+            log.append(f"prepare {keys}")
+            yield [job(key) for key in keys]
+
+    run_jobs(
+        [job("a")],
+        ["0", "1"],
+        before=lambda each, device: log.append(f"{each.key} on {device}"),
+        after=lambda each, end: log.append(f"{each.key} ended"),
+        start_worker=Clock(monkeypatch, {"a": 5}).start,
+        more=more(),
+    )
+    assert log == [
+        *("a on 0", "prepare bcd", "b on 1", "b ended", "c on 1", "c ended"),
+        *("d on 1", "prepare ", "prepare e", "d ended", "e on 1", "e ended", "a ended"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -235,10 +260,9 @@ def test_how_a_job_ends() -> None:
 @pytest.mark.slow
 def test_a_worker_ends_with_the_process_that_started_it(toy_files: Path, tmp_path: Path) -> None:
     """A killed comparison leaves no process behind that would keep folders locked."""
-    code = (
-        f"import time\nfrom endtask.io.processes import exit_with_parent\nend_with({os.getpid()} + 1)\ntime.sleep(60)"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], timeout=50, check=False)  # its parent is another one
+    code = f"import time\nfrom endtask.io.processes import exit_with_parent\nexit_with_parent({os.getpid()} + 1)\ntime.sleep(60)"
+    ended = subprocess.run([sys.executable, "-c", code], timeout=50, check=False, capture_output=True)  # another parent
+    assert ended.stderr == b""
     assert ended.returncode == 1
 
 
@@ -293,3 +317,43 @@ def test_selections_by_models_are_left_to_the_devices_unless_they_are_shared(
     assert before == ["rank/seed-0 select", "shared/seed-0 select"]
     assert after == ["own/seed-0 select", "own/seed-1 select"]
     assert [row.models for row in here.rows] == [4, 4, 4]
+
+
+def test_tasks_share_devices(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
+    def comparisons(folder: str) -> dict[str, Comparison]:
+        variants = {"first": TWO, "second": {**TWO, "seeds": [5]}}
+        folders = {name: tmp_path / folder / name for name in variants}
+        return {
+            name: Comparison(toy(toy_files, folders[name], device="cpu"), study) for name, study in variants.items()
+        }
+
+    together = compare_tasks(comparisons("together"), ["0", "0"], HereWorker)
+    in_turn = compare_tasks(comparisons("in-turn"))
+    for name in ("first", "second"):
+        assert [row.score for row in together[name].rows] == [row.score for row in in_turn[name].rows]
+        assert (tmp_path / "together" / name / "compare.html").is_file()
+    assert together["first"].rows[0].score != together["second"].rows[0].score
+    stubs.calls.clear()
+    again = compare_tasks(comparisons("together"), ["0"], HereWorker)
+    assert [row.score for row in again["second"].rows] == [row.score for row in together["second"].rows]
+    assert stubs.of("pretrain") == []
+
+
+def test_a_stopped_run_leaves_the_other_task_finished(
+    toy_files: Path, tmp_path: Path, stubs: Stubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = stubs._evaluate
+
+    def full_disk(data: RunData, folder: Path) -> dict[str, Any]:
+        if data.settings.seed == 7 and folder.parent.name == "seed-1":
+            raise OSError("the disk is full")
+        return evaluate(data, folder)
+
+    monkeypatch.setattr(stubs, "_evaluate", full_disk)
+    folders = {name: tmp_path / name for name in ("first", "second")}
+    settings = [toy(toy_files, folders["first"], device="cpu"), toy(toy_files, folders["second"], device="cpu", seed=7)]
+    comparisons = {name: Comparison(each, TWO) for name, each in zip(folders, settings, strict=True)}
+    with pytest.raises(InputError, match=r"the disk is full.*2 runs stopped; the same command tries again"):
+        compare_tasks(comparisons, ["0"], HereWorker)
+    assert read_record(folders["first"], "compare").outcome is not None
+    assert read_record(folders["second"], "compare").outcome is None

@@ -25,7 +25,7 @@ from endtask.cli.options import (
 )
 from endtask.config import Settings
 from endtask.errors import InputError
-from endtask.progress import say, set_quiet
+from endtask.progress import set_quiet
 from endtask.terminal import print_lines
 
 if TYPE_CHECKING:
@@ -135,9 +135,10 @@ def command(
     run. The same command resumes after a stop; variants and seeds may be added. The folder is that of the run with
     `-compare` appended, or runs/STUDY, unless --output names another. Exit code 1: the training of some run failed.
     """
-    from endtask.experiments.compare import compare, compare_finished, is_comparison, read_comparison_folder
+    from endtask.experiments.compare import compare_finished, compare_tasks, is_comparison, read_comparison_folder
     from endtask.experiments.flags import read_names, with_flags
     from endtask.experiments.spec import TaskStudy
+    from endtask.experiments.task_comparison import Comparison
 
     set_quiet(quiet)
     if finished:
@@ -159,24 +160,17 @@ def command(
     where = "--variant" if variant else "--values" if values else str(study or settings or NAME)
     run_devices = read_names(devices) or experiments[0].study.devices
     outcomes: dict[str, ComparisonResult] = {}
+    comparisons: dict[str, Comparison] = {}
     for experiment, file in zip(experiments, files, strict=True):
-        if experiment.name:
-            say(f"task {experiment.name}")
+        spec = experiment.settings, experiment.study
         if finished:
-            outcomes[experiment.name] = compare_finished(
-                experiment.settings, experiment.study, presets=experiment.presets, results=file, where=where
-            )
+            outcomes[experiment.name] = compare_finished(*spec, presets=experiment.presets, results=file, where=where)
         else:
-            outcomes[experiment.name] = compare(
-                experiment.settings,
-                experiment.study,
-                presets=experiment.presets,
-                until=until,
-                devices=run_devices,
-                sources=sources,
-                where=where,
-                results=file,
+            comparisons[experiment.name] = Comparison(
+                *spec, presets=experiment.presets, until=until, sources=sources, where=where, results=file
             )
+    if comparisons:
+        outcomes = compare_tasks(comparisons, run_devices)
     print_outcomes(outcomes, as_json, _print)
     if not finished and any(outcome.failures for outcome in outcomes.values()):
         raise typer.Exit(1)
@@ -290,7 +284,7 @@ def _check_no_training(flags: dict[str, str | None]) -> None:
 def unpacked_comparison(bundle: Path, output: Path | None) -> Path:
     """Return the folder of the bundle's comparison; unpack the bundle if needed."""
     from endtask.bundle.unpack import bundle_header, unbundle
-    from endtask.experiments.compare import RECORD
+    from endtask.experiments.task_comparison import RECORD
 
     header = bundle_header(bundle)
     if RECORD not in header.files:

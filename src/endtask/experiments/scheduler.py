@@ -99,20 +99,22 @@ def run_jobs(
     done: frozenset[str] = frozenset(),
     start_worker: StartWorker = DeviceWorker,
     may_fail: bool = True,
+    more: Iterable[Sequence[Job]] = (),
 ) -> None:
     """Run all jobs, one at a time in each device slot; call `before` at each start and `after` at each end.
 
     A device that is listed twice has two slots: small models leave most of a GPU unused. `done` has earlier products.
+    The next of `more` is read as soon as no job waits, so an iterator prepares later jobs while the devices work.
     A worker whose job did not finish is replaced. Workers stop when this function ends for any reason. Raise
     `InputError` at the end if a job stopped, or if a job failed and `may_fail` is false.
     """
-    waiting = list(jobs)
+    waiting, batches = list(jobs), iter(more)
     threads = max(1, usable_cores() // max(1, len(devices)))
     workers: dict[int, Worker] = {}  # by slot
     running: dict[Future[JobEnd], tuple[int, Job]] = {}
     unfinished: list[tuple[Job, JobEnd]] = []
     try:
-        while waiting or running:
+        while True:
             busy = {slot for slot, _ in running.values()}
             for slot in (slot for slot in range(len(devices)) if slot not in busy):
                 job = _next_job(waiting, [other for _, other in running.values()], done)
@@ -123,6 +125,11 @@ def run_jobs(
                 if slot not in workers:
                     workers[slot] = start_worker(devices[slot], threads)
                 running[workers[slot].submit(run_logged, job.log, job.function, job.arguments)] = (slot, job)
+            if not waiting and (batch := next(batches, None)) is not None:
+                waiting.extend(batch)
+                continue
+            if not running:
+                break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 slot, job = running.pop(future)
                 end = _end_of(future, job)
