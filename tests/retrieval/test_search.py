@@ -7,17 +7,20 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from endtask.errors import InputError
 from endtask.io.tables import read_rows
 from endtask.progress import set_quiet
+from endtask.retrieval.bm25 import limits, shards, statistics_pass
 from endtask.retrieval.bm25 import score as pass_two
-from endtask.retrieval.bm25 import shards, statistics_pass
 from endtask.retrieval.bm25.ranking_pass import search
 from endtask.retrieval.bm25.rankings import Rankings
+from endtask.retrieval.bm25.score import QueryBlock
 from tests.retrieval.corpora import Bm25s, as_bytes, assert_ranks, read_corpus_of, text_corpus, write_rows, zipf_texts
 
 WORDS = ["a", "b", "c", "the", "The", "É", "é", "日本", "ς", "Σ", "İ", "x-ray", "!", "..."]
@@ -200,6 +203,26 @@ def test_any_size_of_block_finds_the_same(
 ) -> None:
     monkeypatch.setattr(module, name, size)
     assert found(folder, cuts=(123, 321), workers=2) == plain
+
+
+@pytest.mark.parametrize("step", [1, 2, 7])
+@pytest.mark.parametrize("deviations", [4.0, -1.0, -3.0])
+def test_limits_from_a_sample_change_nothing(
+    folder: Path, plain: bytes, step: int, deviations: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too high limits, which the fewer deviations give, leave queries short of passages; they are ranked again."""
+    short: list[int] = []
+    original = QueryBlock.short_of_passages
+
+    def count_short(block: QueryBlock) -> NDArray[np.int64]:
+        short.extend(original(block))
+        return original(block)
+
+    monkeypatch.setattr(QueryBlock, "short_of_passages", count_short)
+    for name, value in (("_STEP", step), ("_DEVIATIONS", deviations), ("_LARGEST_SHARE", 1.0), ("_MOST_READ", 300)):
+        monkeypatch.setattr(limits, name, value)
+    assert found(folder, cuts=(123, 321), workers=2) == plain
+    assert short or deviations > 0, "limits that are meant to be too high leave no query short"
 
 
 def test_equal_queries_in_different_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def compare_tasks(
     else:
         check_devices(devices, first.plan.settings.device)
     if not devices:
-        return {name: _in_turn(name, comparison) for name, comparison in comparisons.items()}
+        return {name: _compare_here(name, comparison) for name, comparison in comparisons.items()}
     for comparison in comparisons.values():
         warn_about_shared_devices(devices, (variant.settings.budget for variant in comparison.plan.variants))
     with ExitStack() as stack:
@@ -74,7 +74,7 @@ def compare_tasks(
         return SharedDevices(comparisons).train(devices, start_worker)
 
 
-def _in_turn(name: str, comparison: Comparison) -> ComparisonResult:
+def _compare_here(name: str, comparison: Comparison) -> ComparisonResult:
     if name:
         say(f"task {name}")
     with comparison.opened():

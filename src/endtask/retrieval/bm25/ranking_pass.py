@@ -10,7 +10,7 @@ result.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,9 +30,10 @@ from endtask.io.machine import usable_cores
 from endtask.io.processes import run_lock
 from endtask.progress import bar
 from endtask.retrieval.bm25.join import JoinedCorpus, JoinedShard
+from endtask.retrieval.bm25.limits import RankedShard, chunks_of, first_limits, rank_again, score_chunks
 from endtask.retrieval.bm25.rankings import Rankings, merge
 from endtask.retrieval.bm25.score import Bm25, QueryBlock, block_size
-from endtask.retrieval.bm25.shards import Chunk, ShardFolder
+from endtask.retrieval.bm25.shards import ShardFolder
 from endtask.retrieval.bm25.statistics_pass import ScanSpec, read_corpus
 from endtask.retrieval.words import words_of
 
@@ -146,13 +147,15 @@ def _entry(shard: JoinedShard, folder: Path) -> list[Any]:
 def handle(job: Job, report: Report) -> None:
     """Rank a group of shards for some blocks of queries, a thread for each block."""
     spec = _spec(job["spec"], Path(job["spec"]).stat().st_mtime_ns)
-    blocks = [QueryBlock(spec.queries[first:stop], spec.bm25, spec.top_k) for first, stop, _ in job["blocks"]]
-    with ThreadPoolExecutor(len(blocks)) as pool:
-        for chunk, states, position in _chunks(job["shards"]):
-            list(pool.map(lambda block: block.score(chunk, states, position, spec.bm25), blocks))  # noqa: B023
-            report(passages=int(np.count_nonzero(states)))
-    for block, (first, _, path) in zip(blocks, job["blocks"], strict=True):
-        block.ranked(first).save(Path(path))
+    queries = [spec.queries[first:stop] for first, stop, _ in job["blocks"]]
+    shards = [_opened(*entry) for entry in job["shards"]]
+    with ThreadPoolExecutor(len(queries)) as pool:
+        limits = first_limits(shards, queries, spec.bm25, spec.top_k, pool)
+        blocks = [QueryBlock(each, spec.bm25, spec.top_k, known) for each, known in zip(queries, limits, strict=True)]
+        score_chunks(blocks, chunks_of(shards), spec.bm25, pool, lambda count: report(passages=count))
+        rank_again(blocks, queries, shards, spec.bm25, spec.top_k, pool)
+        for _ in pool.map(lambda block, span: block.ranked(span[0]).save(Path(span[2])), blocks, job["blocks"]):
+            pass
 
 
 @lru_cache(maxsize=1)
@@ -161,17 +164,11 @@ def _spec(path: str, written: int) -> RankSpec:
     return RankSpec.load(Path(path))
 
 
-def _chunks(shards: Sequence[tuple[str, str, int]]) -> Iterator[tuple[Chunk, NDArray[np.uint8], int]]:
-    """Yield chunks with the states of their passages and the position of the first passage in the corpus."""
-    for path, states_path, position in shards:
-        folder = ShardFolder.open(Path(path))
-        if folder is None:
-            raise InputError("the statistics of a shard vanished while passages were ranked", path=path)
-        states = np.load(states_path)
-        for chunk in folder.chunks():
-            chunk_states = states[chunk.first : chunk.first + len(chunk.passages)]
-            yield chunk, chunk_states, position
-            position += int(np.count_nonzero(chunk_states))
+def _opened(path: str, states: str, position: int) -> RankedShard:
+    folder = ShardFolder.open(Path(path))
+    if folder is None:
+        raise InputError("the statistics of a shard vanished while passages were ranked", path=path)
+    return RankedShard(folder, np.load(states), position)
 
 
 def _remove_outdated(folder: Path, current: Sequence[Path]) -> None:

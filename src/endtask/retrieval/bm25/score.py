@@ -45,9 +45,18 @@ class Bm25:
 
 
 class QueryBlock:
-    """A block of queries as term numbers, with the best passages found so far."""
+    """A block of queries as term numbers, with the best passages found so far.
 
-    def __init__(self, queries: Sequence[NDArray[np.int64]], bm25: Bm25, top_k: int) -> None:
+    Passages that score less than a query's entry in `limits` are left out: an estimate of its K-th best score, or 0.
+    """
+
+    def __init__(
+        self,
+        queries: Sequence[NDArray[np.int64]],
+        bm25: Bm25,
+        top_k: int,
+        limits: NDArray[np.float64] | None = None,
+    ) -> None:
         self.count = len(queries)
         self._top_k = top_k
         self._offsets, self._terms, self._weights = _terms_of(queries)
@@ -59,13 +68,13 @@ class QueryBlock:
         # Each of n additions in single precision has an error of at most 2**-24 of the largest partial sum.
         additions = np.bincount(owners, self._weights, minlength=self.count) + 8.0
         self._slack = self._padded(additions * 2.0**-22, 0.0)
-        # Until a query has K passages it scores all; without common words, only passages that share a word with it.
-        self._start = self._padded(np.where(self._bounds[: self.count] > 0, _NO_LIMIT, _NEXT_TO_NOTHING), -1.0)
+        self._first_limits = np.zeros(self.count) if limits is None else limits
+        self._start = self._padded(self._first_start(), -1.0)
         capacity = _capacity(top_k)
         self._best_scores = np.zeros((self.count, capacity), dtype=np.float64)
         self._best_positions = np.zeros((self.count, capacity), dtype=np.int64)
         self._sizes = np.zeros(self.count, dtype=np.int64)
-        self._limits = np.zeros(self.count, dtype=np.float64)
+        self._limits = self._first_limits.copy()
         self._sums = np.zeros_like(self._start)
         self._term_weights = np.zeros(len(bm25.idf), dtype=np.float64)
         self._touched = np.zeros(len(bm25.idf), dtype=np.int32)
@@ -86,11 +95,34 @@ class QueryBlock:
             self._sums, self._sums.view(np.int32), self._term_weights, self._touched,
         )  # fmt: skip
 
+    def short_of_passages(self) -> NDArray[np.int64]:
+        """Return the queries that have fewer than K passages because of their first limit."""
+        return np.flatnonzero((self._first_limits > 0) & (self._sizes < self._top_k))
+
+    def replace(self, queries: NDArray[np.int64], other: QueryBlock) -> None:
+        """Take the passages of some queries from a block that consists of them."""
+        self._best_scores[queries], self._best_positions[queries] = other._best_scores, other._best_positions
+        self._sizes[queries] = other._sizes
+
+    def kth_scores(self) -> NDArray[np.float64]:
+        """Return the K-th best score of each query, 0 where it has fewer passages; call it after the last chunk."""
+        sort_best(self._best_scores, self._best_positions, self._sizes, self._top_k)
+        return np.where(self._sizes == self._top_k, self._best_scores[:, self._top_k - 1], 0.0)
+
     def ranked(self, first: int) -> RankedBlock:
         """Return the rankings after the last chunk; `first` is the index of the block's first query."""
         sort_best(self._best_scores, self._best_positions, self._sizes, self._top_k)
         is_used = np.arange(self._best_scores.shape[1]) < self._sizes[:, None]  # (queries, capacity)
         return RankedBlock(first, self._sizes, self._best_positions[is_used], self._best_scores[is_used])
+
+    def _first_start(self) -> NDArray[np.float64]:
+        """Return the sums that queries start from: the score that rarer words must add makes a sum positive.
+
+        A query without a limit scores all passages; without common words, only those that share a word with it.
+        """
+        bounds, slack, limits = self._bounds[: self.count], self._slack[: self.count], self._first_limits
+        all_passages = np.where(bounds > 0, _NO_LIMIT, _NEXT_TO_NOTHING)
+        return np.where(limits > 0, bounds - limits + slack * (limits + bounds), all_passages)
 
     def _padded(self, values: NDArray[Any], filler: float) -> NDArray[np.float32]:
         padded = np.full(-(-max(1, self.count) // LANES) * LANES, filler, dtype=np.float32)
@@ -183,7 +215,8 @@ def score_passages(  # type: ignore[no-untyped-def]
             position += states[passage] != 0
             continue
         norm = k1 * (1.0 - b + b * lengths[passage] / mean_length)
-        sums[:] = start
+        for query in range(sums.size):  # an assignment of arrays takes three times as long in Numba
+            sums[query] = start[query]
         held = 0
         while at < after:
             term = pairs[at] >> np.uint32(8)
