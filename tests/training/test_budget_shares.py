@@ -8,6 +8,7 @@ import pytest
 
 from endtask.config import Settings
 from endtask.encoders.weights import load_tensors
+from endtask.io.run_layout import BEST_WEIGHTS
 from endtask.task import Task
 from endtask.training.budget_plan import MOST_FOR_FINETUNING
 from endtask.training.finetune import finetune
@@ -62,3 +63,31 @@ def test_the_run_says_what_a_budget_buys(budget: str, amount: float, words: tupl
     enough = amount <= 0.9 * Settings.model_validate(from_checkpoint).budget.amount
     assert ("too small" in plan_in_words(Settings.model_validate(from_checkpoint), amount)) == (not enough)
     assert [word for word in words if word not in line] == []
+
+
+def test_rdrop_where_the_budget_holds_all_epochs_with_it(
+    task: Task, packed: Path, run_settings: Settings, tmp_path: Path, make_stage: MakeStage
+) -> None:
+    """With half of the tokens that both readings of all epochs need, the run is the same as one without R-Drop."""
+    plain = changed(run_settings, budget="1Mtok", model={"dropout": 0.1}, finetune={"budget_share": 0.5})
+    network = network_for(task, packed, plain)
+    needed = amount_for_all_epochs(network, task, packed, plain, CPU)
+    start, _ = pretrained_in(tmp_path, task, packed, changed(plain, budget="5ktok"))
+    steps, weights, amounts = {}, {}, {}
+    for name, rdrop, budget in (
+        ("enough", "auto", 5 * needed),
+        ("twice", 1.0, 5 * needed),
+        ("half", "auto", 2 * needed),
+        ("once", 0.0, 2 * needed),
+    ):
+        settings = changed(plain, budget=f"{budget / 1000:.2f}ktok", finetune={"rdrop": rdrop})
+        amounts[name] = amount_for_all_epochs(network, task, packed, settings, CPU)
+        stage = make_stage(f"finetune-{name}")
+        steps[name] = finetune(task, packed, start, settings, stage)["steps_per_seed"]
+        weights[name] = load_tensors(stage.partial / f"seed-{settings.finetune.seeds[0]}" / BEST_WEIGHTS)[0]
+    for chosen, same in (("enough", "twice"), ("half", "once")):
+        assert steps[chosen] == steps[same]
+        assert all(value.equal(weights[same][name]) for name, value in weights[chosen].items())
+    assert not all(value.equal(weights["once"][name]) for name, value in weights["twice"].items())
+    assert amounts["enough"] == amounts["twice"] == pytest.approx(2 * needed)
+    assert amounts["half"] == amounts["once"] == pytest.approx(needed)

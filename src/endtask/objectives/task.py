@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class FinetuningLoss(PartConfig):
     """Options of the loss in fine-tuning, which are keys of the section `finetune`."""
 
-    rdrop: float = Field(
+    rdrop: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
         0.0,
-        ge=0,
-        description="weight of R-Drop: each batch is read twice, and the loss has the divergence of both answers",
+        description="weight of R-Drop: each batch is read twice, and the loss has the divergence of both answers; "
+        "auto: 1 where the budget holds all epochs with it, else 0",
     )
     contrastive: float = Field(
         0.0,
@@ -38,9 +38,14 @@ class FinetuningLoss(PartConfig):
         """How often the network reads each batch."""
         return 2 if self.rdrop else 1
 
+    @property
+    def rdrop_weight(self) -> float:
+        """The weight of R-Drop; that of `auto` where it fits into the budget."""
+        return 1.0 if self.rdrop == "auto" else self.rdrop
+
     def check_loss(self, dropout: float) -> None:
         """Raise `ValueError` for options that a network with this dropout cannot be trained with."""
-        if self.rdrop and not dropout:
+        if self.rdrop_weight and self.rdrop != "auto" and not dropout:
             raise ValueError("finetune.rdrop compares answers under dropout; model.dropout is 0")
 
 
@@ -91,7 +96,7 @@ class FinetunedTask:
 
     def _answer_loss(self, logits: Tensor, batch: TextBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of the answers of one reading or two, and its parts."""
-        task, rdrop = self._task, self._options.rdrop
+        task, rdrop = self._task, self._options.rdrop_weight
         if not rdrop:
             value = task.answer_loss(logits, batch)
             return value, {"task": value}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from endtask.training.finetune_phase import (
     rounds_of,
     steps_per_epoch,
     tokens_to_read,
+    without_rdrop,
 )
 from endtask.training.initial_network import network_for
 from endtask.training.phase import Phase
@@ -49,6 +50,8 @@ from endtask.training.phase_runner import run_stage_phase
 from endtask.training.pretrain import BEST_PRETRAINED, WEIGHTS
 
 Result = dict[str, Any]
+_ENOUGH_FOR_RDROP = 0.85
+"""The share of all steps that must fit into the budget with `rdrop: auto`; measured costs of a step vary that much."""
 _COSTS = ("tokens", "padded_tokens", "flops", "matmul_flops")
 
 
@@ -145,7 +148,7 @@ class _FinetuneRunner:
         end task, however large the auxiliary tasks are, so that a budget limits as it would without them. Dev is scored
         after every epoch of all tasks, or at the end if there are fewer steps.
         """
-        started, phase = self.stage.seconds, self._phase(self._rates[0], self._seeds[0])
+        started, phase = self.stage.seconds, self._phase(self._rates[0], self._seeds[0], {})
         epoch = batches_per_epoch(phase.objectives)
         plan: dict[str, Any] = {"steps": phase.steps, "steps_per_epoch": epoch}
         budget = self._budget()
@@ -155,6 +158,10 @@ class _FinetuneRunner:
         share = budget.share(1 / runs)
         cost = measure_cost(phase, share)
         allowed = self._steps_in(share, cost, epoch)
+        if self.settings.finetune.rdrop == "auto" and allowed < _ENOUGH_FOR_RDROP * phase.steps:
+            plan["rdrop"] = 0.0
+            cost = measure_cost(self._phase(self._rates[0], self._seeds[0], plan), share)
+            allowed = self._steps_in(share, cost, epoch)
         plan |= {"budget_per_seed": str(share), "cost_per_step": vars(cost)}
         if budget.seconds is not None:
             return {**plan, "steps": min(phase.steps, allowed), "ends": started + budget.seconds}
@@ -184,9 +191,10 @@ class _FinetuneRunner:
         steps = steps_for(budget, with_scoring(cost, self.packed / "dev", every=every))
         return steps if steps >= every else steps_for(budget, with_scoring(cost, self.packed / "dev", every=steps))
 
-    def _phase(self, rate: float, seed: int) -> Phase:
+    def _phase(self, rate: float, seed: int, plan: Mapping[str, Any]) -> Phase:
+        settings = without_rdrop(self.settings) if plan.get("rdrop") == 0.0 else self.settings
         return finetune_phase(
-            self.network, self.task, self.packed, self.settings, self.context, seed=seed, learning_rate=rate
+            self.network, self.task, self.packed, settings, self.context, seed=seed, learning_rate=rate
         )
 
     def _result(self, rate: float, seed: int) -> Result:
@@ -202,7 +210,7 @@ class _FinetuneRunner:
     def _train(self, rate: float, seed: int, folder: Path) -> Result:
         plan, finetune = self.stage.plan, self.settings.finetune
         load_weights(self.start, self.network)
-        whole = self._phase(rate, seed)
+        whole = self._phase(rate, seed, plan)
         phase, runs_after = replace(whole, steps=plan["steps"]), self._runs_after(rate, seed)
         name = f"rate {rate:g} seed {seed}" if len(self._rates) > 1 else f"seed {seed}"
         callback = self._dev_scores(folder).callback(

@@ -41,6 +41,8 @@ def finetune_phase(
 
     All learning rates share the heads and batches of a seed, so that they differ in nothing else.
     """
+    if settings.finetune.rdrop == "auto" and not settings.model.dropout:
+        settings = without_rdrop(settings)
     finetune = settings.finetune
     phase_seed = derive(settings.seed, "finetune", seed)
     if finetune.head != "pretrained":
@@ -133,7 +135,15 @@ def amount_for_all_epochs(
     every = settings.finetune.eval_steps or batches_per_epoch(phase.objectives)
     cost = with_scoring(cost, packed / "dev", every=every)
     runs = rounds_of(number_of_runs(settings), settings.budget)
-    return phase.steps * runs * cost.amount(settings.budget.unit)
+    amount: float = phase.steps * runs * cost.amount(settings.budget.unit)
+    too_much = amount > most_for_finetuning(settings) * settings.budget.amount
+    return amount / phase.objectives[END_TASK].passes if too_much and settings.finetune.rdrop == "auto" else amount
+
+
+def without_rdrop(settings: Settings) -> Settings:
+    """Return the settings without R-Drop."""
+    finetune = settings.finetune.model_copy(update={"rdrop": 0.0})
+    return settings.model_copy(update={"finetune": finetune})
 
 
 def plan_in_words(settings: Settings, amount: float) -> str:
