@@ -357,3 +357,15 @@ def test_a_stopped_run_leaves_the_other_task_finished(
         compare_tasks(comparisons, ["0"], HereWorker)
     assert read_record(folders["first"], "compare").outcome is not None
     assert read_record(folders["second"], "compare").outcome is None
+
+
+def test_an_error_of_one_task_is_raised_after_the_others(toy_files: Path, tmp_path: Path, stubs: Stubs) -> None:
+    for place in ("one/seed-0", "one/seed-1", "two/seed-0", "two/seed-1"):
+        stubs.trouble[f"{place} pretrain"] = TrainingError("too hot")
+    studies = {"first": TWO, "second": {**TWO, "seeds": [5]}}
+    comparisons = {
+        name: Comparison(toy(toy_files, tmp_path / name, device="cpu"), study) for name, study in studies.items()
+    }
+    with pytest.raises(InputError, match=r"no run trained to its end; the first: .*too hot"):
+        compare_tasks(comparisons, ["0"], HereWorker)
+    assert read_record(tmp_path / "second", "compare").outcome is not None

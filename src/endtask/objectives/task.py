@@ -45,7 +45,7 @@ class FinetuningLoss(PartConfig):
 
     def check_loss(self, dropout: float) -> None:
         """Raise `ValueError` for options that a network with this dropout cannot be trained with."""
-        if self.rdrop_weight and self.rdrop != "auto" and not dropout:
+        if self.rdrop not in (0.0, "auto") and not dropout:
             raise ValueError("finetune.rdrop compares answers under dropout; model.dropout is 0")
 
 
