@@ -41,15 +41,14 @@ def twelve_tasks_section(results: Results) -> str:
     others = [name for name in TITLES if name != LONG and select(rows, variant=name)]
     variants, pairs = [LONG, *others], [(LONG, other) for other in others]
     heads = ["task", "metric", *(TITLES[name] for name in variants), *(f"over {TITLES[name]}" for name in others)]
-    lines = task_lines(rows, variants, pairs)
-    for line in lines:
-        line.append(_published(next(task for task, title in TASKS.items() if title == line[0])))
+    tasks = [task for task in TASKS if select(rows, task=task)]
+    lines = [[*line, _published(task)] for task, line in zip(tasks, task_lines(rows, variants, pairs), strict=True)]
     note = (
         "In points; brackets: without test rows that are in train. Differences with 95% intervals over rows and seeds, or p; where "
         "there are leaks, of the leak-free rows"
     )
-    if others := [task for task in OTHER_DATA if select(rows, task=task)]:
-        note += ". * not comparable: " + "; ".join(map(_why, others))
+    if other_data := [task for task in OTHER_DATA if task in tasks]:
+        note += ". * not comparable: " + "; ".join(f"{TASKS[task]} has {OTHER_DATA[task]}" for task in other_data)
     made = f"{note}. {gpu_of(rows)}, {results.date}; `{results.command}`."
     table = markdown([*heads, "TLM-small"], lines, left=2)
     return "\n".join([*verdicts("tasks", rows), "", *table, "", made, ""])
@@ -61,7 +60,7 @@ def tasks_picture(results: Results) -> str:
     tasks = [task for task in PICTURED if select(results.rows, kind="run", task=task, variant=LONG)]
     return picture(
         "Test score against FLOPs of pre-training: ours from random weights, and the papers' models",
-        [_chart(task, select(rows, kind="run", task=task)) for task in tasks],
+        [_chart(task, select(rows, task=task)) for task in tasks],
         columns=2,
     )
 
@@ -70,8 +69,9 @@ PICTURED = ("chemprot", "sciie")
 _PAPER_STYLE = 3
 
 
-def _chart(task: str, runs: list[Row]) -> Any:
-    rungs = {"gpu": select(runs, cell="recipe"), "gpu-long": select(runs, variant=LONG)}
+def _chart(task: str, rows: list[Row]) -> Any:
+    rungs = {"gpu": select(rows, kind="run", cell="recipe"), "gpu-long": select(rows, kind="run", variant=LONG)}
+    metric = next(row["metric"] for row in rows if row["kind"] == "cell")
     points = [
         LabelledPoint(name, fmean(run["cost"]["flops"] for run in found), fmean(_scores(found, "test")))
         for name, found in rungs.items()
@@ -84,7 +84,7 @@ def _chart(task: str, runs: list[Row]) -> Any:
         [*points, *papers],
         title=TASKS[task],
         x_label="FLOPs of pre-training (6 x parameters x tokens)",
-        y_label=f"test {shown.metric_name('micro_f1' if task == 'chemprot' else 'macro_f1')}",
+        y_label=f"test {shown.metric_name(metric)}",
         x_format=shown.flops,
         y_format=shown.score,
     )
@@ -123,7 +123,3 @@ def _published(task: str) -> str:
     if task not in TLM_SMALL:
         return ""
     return f"{100 * TLM_SMALL[task]:.1f}" + ("*" if task in OTHER_DATA else "")
-
-
-def _why(task: str) -> str:
-    return f"{TASKS[task]} has {OTHER_DATA[task]}"

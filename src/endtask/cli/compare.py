@@ -25,7 +25,7 @@ from endtask.cli.options import (
 )
 from endtask.config import Settings
 from endtask.errors import InputError
-from endtask.progress import set_quiet
+from endtask.progress import say, set_quiet
 from endtask.terminal import print_lines
 
 if TYPE_CHECKING:
@@ -164,6 +164,8 @@ def command(
     for experiment, file in zip(experiments, files, strict=True):
         spec = experiment.settings, experiment.study
         if finished:
+            if experiment.name:
+                say(f"task {experiment.name}")
             outcomes[experiment.name] = compare_finished(*spec, presets=experiment.presets, results=file, where=where)
         else:
             comparisons[experiment.name] = Comparison(

@@ -29,17 +29,12 @@ _LONGEST_RENAME = 200
 
 
 @dataclass
-class JoinedShard:
-    """A shard whose passages in the corpus have the positions from `first_position` on.
+class PlacedShard:
+    """A shard whose passages in the corpus have the positions from `first_position` on."""
 
-    `renames` has the result of `KeySet.add_names` for the id of each passage.
-    """
-
-    shard: Shard
     folder: ShardFolder
     first_position: int
     states: States
-    renames: NDArray[np.uint8]
 
     @property
     def passages(self) -> int:
@@ -50,6 +45,14 @@ class JoinedShard:
         """Yield the shard's chunks with the states of their passages."""
         for chunk in self.folder.chunks():
             yield chunk, self.states[chunk.first : chunk.first + len(chunk.passages)]
+
+
+@dataclass
+class JoinedShard(PlacedShard):
+    """A shard of the corpus; `renames` has the result of `KeySet.add_names` for the id of each passage."""
+
+    shard: Shard
+    renames: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class _Joiner:
         frequency: NDArray[np.int64] | None = None
         for shard, folder in shards:
             states, renames = (np.zeros(folder.counts.passages, dtype=np.uint8) for _ in range(2))
-            joined_shard = JoinedShard(shard, folder, position, states, renames)
+            joined_shard = JoinedShard(folder, position, states, shard, renames)
             words += self._fill_states(joined_shard)
             joined.append(joined_shard)
             position += joined_shard.passages

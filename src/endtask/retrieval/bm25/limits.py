@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import islice
 from math import ceil, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from endtask.retrieval.bm25.join import CONTAMINATED, SCORED, PlacedShard, States
 from endtask.retrieval.bm25.score import Bm25, QueryBlock
-from endtask.retrieval.bm25.shards import Chunk, ShardFolder
+from endtask.retrieval.bm25.shards import Chunk
 
 Queries = Sequence[NDArray[np.int64]]
-States = NDArray[np.uint8]
+Shards = Callable[[], Iterator[PlacedShard]]
+"""Opens the shards one after the other: the states of all passages of a large corpus would take its memory."""
 
 _STEP = 64
 """One passage in so many is in the sample."""
@@ -29,25 +32,13 @@ _DEVIATIONS = 4.0
 """Standard deviations of the number of sampled passages among the best K by which the estimate is lowered."""
 _LARGEST_SHARE = 0.25
 """If a larger share of the passages is wanted, a limit gains nothing."""
-_SCORED, _SKIPPED = 1, 2
-"""States of passages, as the kernel reads them."""
 
 
-@dataclass(frozen=True)
-class RankedShard:
-    """A shard with the states of its passages and the position of the first one in the corpus."""
-
-    folder: ShardFolder
-    states: States
-    position: int
-
-
-def chunks_of(shards: Iterable[RankedShard]) -> Iterator[tuple[Chunk, States, int]]:
+def chunks_of(shards: Iterable[PlacedShard]) -> Iterator[tuple[Chunk, States, int]]:
     """Yield chunks with the states of their passages and the position of the first passage in the corpus."""
     for shard in shards:
-        position = shard.position
-        for chunk in shard.folder.chunks():
-            states = shard.states[chunk.first : chunk.first + len(chunk.passages)]
+        position = shard.first_position
+        for chunk, states in shard.chunks():
             yield chunk, states, position
             position += int(np.count_nonzero(states))
 
@@ -66,13 +57,14 @@ def score_chunks(
 
 
 def first_limits(
-    shards: Sequence[RankedShard], blocks: Sequence[Queries], bm25: Bm25, top_k: int, pool: ThreadPoolExecutor
+    shards: Shards, blocks: Sequence[Queries], bm25: Bm25, top_k: int, pool: ThreadPoolExecutor
 ) -> list[NDArray[np.float64] | None]:
     """Return for each block of queries scores that probably at least `top_k` passages reach; None: no limits."""
-    total = sum(int(np.count_nonzero(shard.states == _SCORED)) for shard in shards)
-    read = shards[:: ceil(sum(len(shard.states) for shard in shards) / _MOST_READ) or 1]
-    thinned = [RankedShard(shard.folder, _thinned(shard.states), shard.position) for shard in read]
-    sampled = sum(int(np.count_nonzero(shard.states == _SCORED)) for shard in thinned)
+    sizes = [(_count_scored(shard), len(shard.states)) for shard in shards()]
+    total, passages = sum(scored for scored, _ in sizes), sum(size for _, size in sizes)
+    read = islice(shards(), 0, None, ceil(passages / _MOST_READ) or 1)
+    thinned = [replace(shard, states=_thinned(shard.states)) for shard in read]
+    sampled = sum(map(_count_scored, thinned))
     expected = top_k * sampled / max(1, total)  # of the best K in the sample
     rank = max(1, ceil(expected + _DEVIATIONS * sqrt(expected)))
     if rank > _LARGEST_SHARE * sampled:
@@ -85,7 +77,7 @@ def first_limits(
 def rank_again(
     blocks: Sequence[QueryBlock],
     queries: Sequence[Queries],
-    shards: Sequence[RankedShard],
+    shards: Shards,
     bm25: Bm25,
     top_k: int,
     pool: ThreadPoolExecutor,
@@ -98,13 +90,17 @@ def rank_again(
         QueryBlock([each[number] for number in numbers], bm25, top_k)
         for each, numbers in zip(queries, short, strict=True)
     ]
-    score_chunks(again, chunks_of(shards), bm25, pool)
+    score_chunks(again, chunks_of(shards()), bm25, pool)
     for block, numbers, other in zip(blocks, short, again, strict=True):
         block.replace(numbers, other)
 
 
+def _count_scored(shard: PlacedShard) -> int:
+    return int(np.count_nonzero(shard.states == SCORED))
+
+
 def _thinned(states: States) -> States:
-    """Return states of which every `_STEP`-th passage is scored; positions in the corpus stay."""
-    thinned = np.where(states == _SCORED, _SKIPPED, states).astype(np.uint8)
+    """Return states that drop all but every `_STEP`-th passage, as if contaminated; positions in the corpus stay."""
+    thinned = np.where(states == SCORED, CONTAMINATED, states).astype(np.uint8)
     thinned[::_STEP] = states[::_STEP]
     return thinned

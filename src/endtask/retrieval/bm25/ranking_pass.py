@@ -10,7 +10,7 @@ result.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,8 +29,8 @@ from endtask.io.digests import fingerprint
 from endtask.io.machine import usable_cores
 from endtask.io.processes import run_lock
 from endtask.progress import bar
-from endtask.retrieval.bm25.join import JoinedCorpus, JoinedShard
-from endtask.retrieval.bm25.limits import RankedShard, chunks_of, first_limits, rank_again, score_chunks
+from endtask.retrieval.bm25.join import JoinedCorpus, JoinedShard, PlacedShard
+from endtask.retrieval.bm25.limits import chunks_of, first_limits, rank_again, score_chunks
 from endtask.retrieval.bm25.rankings import Rankings, merge
 from endtask.retrieval.bm25.score import Bm25, QueryBlock, block_size
 from endtask.retrieval.bm25.shards import ShardFolder
@@ -148,11 +148,14 @@ def handle(job: Job, report: Report) -> None:
     """Rank a group of shards for some blocks of queries, a thread for each block."""
     spec = _spec(job["spec"], Path(job["spec"]).stat().st_mtime_ns)
     queries = [spec.queries[first:stop] for first, stop, _ in job["blocks"]]
-    shards = [_opened(*entry) for entry in job["shards"]]
+
+    def shards() -> Iterator[PlacedShard]:
+        return (_opened(*entry) for entry in job["shards"])
+
     with ThreadPoolExecutor(len(queries)) as pool:
         limits = first_limits(shards, queries, spec.bm25, spec.top_k, pool)
         blocks = [QueryBlock(each, spec.bm25, spec.top_k, known) for each, known in zip(queries, limits, strict=True)]
-        score_chunks(blocks, chunks_of(shards), spec.bm25, pool, lambda count: report(passages=count))
+        score_chunks(blocks, chunks_of(shards()), spec.bm25, pool, lambda count: report(passages=count))
         rank_again(blocks, queries, shards, spec.bm25, spec.top_k, pool)
         for _ in pool.map(lambda block, span: block.ranked(span[0]).save(Path(span[2])), blocks, job["blocks"]):
             pass
@@ -164,11 +167,11 @@ def _spec(path: str, written: int) -> RankSpec:
     return RankSpec.load(Path(path))
 
 
-def _opened(path: str, states: str, position: int) -> RankedShard:
+def _opened(path: str, states: str, position: int) -> PlacedShard:
     folder = ShardFolder.open(Path(path))
     if folder is None:
         raise InputError("the statistics of a shard vanished while passages were ranked", path=path)
-    return RankedShard(folder, np.load(states), position)
+    return PlacedShard(folder, position, np.load(states))
 
 
 def _remove_outdated(folder: Path, current: Sequence[Path]) -> None:
